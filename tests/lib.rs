@@ -1,0 +1,1 @@
+//! Nothing but a home for the integration binary (`integration/main.rs`).
