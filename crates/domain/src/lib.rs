@@ -1,1 +1,34 @@
-//! The shapes.
+//! What CodeHub knows, without any of what it touches.
+//!
+//! Everything here is a value or a pure function: no clock, no randomness, no I/O. Time comes in as
+//! an argument, ids are made by the caller, and every rule that protects somebody's home is written
+//! (and tested) here once, so that the controller, the stores and the simulation cannot disagree.
+//!
+//! The map follows one reconcile: [`observed`] (what was seen) → [`judge`] (what it means) →
+//! [`plan`] (what to do next) → [`decide`] (the whole step, with failures and deadlines).
+
+pub mod condition;
+pub mod decide;
+pub mod desired;
+pub mod error;
+pub mod event;
+pub mod gc;
+pub mod home;
+pub mod id;
+pub mod judge;
+pub mod limits;
+pub mod observed;
+pub mod plan;
+pub mod recovery;
+pub mod retry;
+pub mod ttl;
+pub mod user;
+pub mod workspace;
+
+pub use error::{ErrorReason, Failure};
+pub use home::{HomeCtx, Truth};
+pub use id::{ArchiveKey, Epoch, Generation, OpId, SessionId, TokenId, UserId, VolumeKey, WorkspaceId};
+pub use workspace::{Desired, Operation, Phase, Progress, Status, Workspace};
+
+/// A moment, as the database's clock tells it.
+pub use jiff::Timestamp;

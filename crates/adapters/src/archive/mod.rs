@@ -1,0 +1,5 @@
+//! Homes packed away in object storage.
+
+mod port;
+
+pub use port::{ArchiveInfo, Archives, ArchivesError, ListedArchive, Meter, Result};

@@ -1,0 +1,53 @@
+//! The bus port: what is told to other processes and may be lost. Nothing depends on it for being
+//! right, only for being quick.
+
+use async_trait::async_trait;
+use codehub_domain::{Timestamp, UserId, WorkspaceId};
+use tokio::sync::broadcast;
+
+mod memory;
+pub use memory::MemoryBus;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the bus cannot be reached: {0}")]
+pub struct BusError(pub String);
+
+pub type Result<T> = std::result::Result<T, BusError>;
+
+/// What a user's event streams hear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A workspace changed; readers load it (or use `revision` to tell that they already have it).
+    Updated {
+        workspace: WorkspaceId,
+        revision: i64,
+    },
+    Deleted {
+        workspace: WorkspaceId,
+    },
+    /// Something may have been missed: send the current state again.
+    Resync,
+}
+
+#[async_trait]
+pub trait Bus: Send + Sync + 'static {
+    fn kind(&self) -> &'static str;
+    async fn ping(&self) -> Result<()>;
+
+    /// Tells every event stream of that user, in every process.
+    async fn publish(&self, user: UserId, event: Event) -> Result<()>;
+    /// The events of one user from now on. A reader that falls behind is told so by the channel and
+    /// starts over.
+    fn subscribe(&self, user: UserId) -> broadcast::Receiver<Event>;
+
+    /// Asks the leader's controller to look now.
+    async fn wake(&self) -> Result<()>;
+    /// Wakes of the controller from now on.
+    fn wakes(&self) -> broadcast::Receiver<()>;
+
+    /// Merges activity: per workspace the later time wins.
+    async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()>;
+    async fn activity_read(&self) -> Result<Vec<(WorkspaceId, Timestamp)>>;
+    /// Removes those whose time has not grown since it was read.
+    async fn activity_remove(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()>;
+}

@@ -1,0 +1,373 @@
+//! The store port: the one truth about what people want and what was last seen.
+//!
+//! Guarantees every implementation gives (the contract suite checks them):
+//! - every method is one transaction: it happens whole or not at all;
+//! - times come from the database's clock, never from the caller's;
+//! - every controller write carries the leader's [`Epoch`] and changes nothing for a leader that has
+//!   been replaced;
+//! - after a commit that a reader could notice, [`Store::changes`] says so.
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use codehub_domain::{
+    ArchiveKey, Desired, Epoch, Operation, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
+    WorkspaceId,
+    desired::Refusal,
+    event::{Actor, HistoryEntry, Transition},
+    gc::{GcRow, Item},
+    limits::{LimitHit, Limits, RunningWorkspace},
+    recovery::{Recovery, RecoveryRefusal},
+    ttl::TtlPolicy,
+    user::{ApiToken, Role, Session, User},
+};
+
+/// Why the store could not answer. "No" is never an error here: outcomes say it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database does not answer, or is too busy: try again.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
+    /// The disk under it is full.
+    #[error("the database's disk is full: {0}")]
+    Full(String),
+    /// What is stored cannot be read, or the statement is wrong.
+    #[error("the database failed: {0}")]
+    Failed(String),
+}
+
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// What the creator of a workspace decides.
+#[derive(Debug, Clone)]
+pub struct NewWorkspace {
+    pub id: WorkspaceId,
+    pub owner: UserId,
+    pub name: String,
+    pub description: String,
+    pub memo: String,
+    pub image_ref: String,
+    pub desired: Desired,
+    pub standby_ttl_seconds: Option<u32>,
+    pub archive_ttl_seconds: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Created {
+    Created(Box<Workspace>),
+    /// Nothing was created.
+    LimitReached(LimitHit),
+}
+
+/// What an owner may edit; `None` leaves it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edit {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub memo: Option<String>,
+    /// `Some(None)` goes back to the deployment's default.
+    pub standby_ttl_seconds: Option<Option<u32>>,
+    pub archive_ttl_seconds: Option<Option<u32>>,
+}
+
+/// What became of a wish for another desired state.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    Changed(Box<Workspace>),
+    /// It was already wanted. A wish to run still counts as activity.
+    Already(Box<Workspace>),
+    NotFound,
+    Refused(Refusal),
+    LimitReached(LimitHit),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recovered {
+    Recovered(Box<Workspace>),
+    NotFound,
+    Refused(RecoveryRefusal),
+}
+
+/// Which workspaces a list shows.
+#[derive(Debug, Clone, Default)]
+pub struct ListFilter {
+    /// `None`: everybody's.
+    pub owner: Option<UserId>,
+    pub phase: Option<Phase>,
+    /// Case-insensitive substring of the name.
+    pub query: Option<String>,
+    /// Newest first; only those created before this one.
+    pub before: Option<WorkspaceId>,
+    pub limit: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// There are more after the last item.
+    pub more: bool,
+    /// All that match, without the page.
+    pub total: u64,
+}
+
+/// Which workspaces a tick of the controller looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Those with work to do: an operation under way, or a wish that is not fulfilled and may be.
+    Active,
+    /// The same, plus everything RUNNING, plus this many of those looked at longest ago.
+    Full { also_oldest: u32 },
+}
+
+/// A consistent reading, with the clock it was read by.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub now: Timestamp,
+    pub workspaces: Vec<Workspace>,
+}
+
+/// What became of a controller's write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Saved {
+    /// The row's new revision.
+    Saved(i64),
+    /// Somebody else wrote in between: read again, decide again.
+    Changed,
+    /// The row does not exist.
+    Gone,
+    /// The writer does not lead any more: stop everything.
+    Fenced,
+}
+
+/// A workspace whose TTL ran out, and what it now wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expired {
+    pub id: WorkspaceId,
+    pub to: Desired,
+}
+
+/// Credentials of a user as stored.
+#[derive(Debug, Clone)]
+pub struct UserWithHash {
+    pub user: User,
+    pub password_hash: String,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct UserEdit {
+    pub password_hash: Option<String>,
+    pub role: Option<Role>,
+    pub disabled: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserChange {
+    Done(User),
+    NotFound,
+    NameTaken,
+    /// It would leave nobody who may administer.
+    LastAdmin,
+    /// The user still owns workspaces that are not deleted.
+    OwnsWorkspaces(u64),
+}
+
+/// Failed logins of one key (an account-and-address, or an address).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempts {
+    pub failures: u32,
+    pub last_failure: Timestamp,
+}
+
+/// Something happened that somebody may be waiting for. Carries ids only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// What people see of it changed.
+    Updated {
+        workspace: WorkspaceId,
+        owner: UserId,
+    },
+    Deleted {
+        workspace: WorkspaceId,
+        owner: UserId,
+    },
+    /// What somebody wants changed: the controller should look.
+    Wake,
+    /// A session or token ended, or a user was disabled: forget what was cached of this user.
+    Access {
+        user: UserId,
+    },
+}
+
+/// Changes since the subscription. A reader that falls behind is told so by the channel and reads the
+/// current state instead.
+pub type Changes = tokio::sync::broadcast::Receiver<Change>;
+
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// `sqlite`, `postgres`: for people.
+    fn kind(&self) -> &'static str;
+    /// Answers when the database does; the database's clock.
+    async fn now(&self) -> Result<Timestamp>;
+    /// What is committed from now on, by this process (SQLite) or any (PostgreSQL).
+    fn changes(&self) -> Changes;
+
+    // --- leadership ---
+
+    /// Takes the lease: the epoch grows by one, and every older epoch is fenced from here on.
+    async fn epoch_take(&self, holder: &str) -> Result<Epoch>;
+    /// Whether `epoch` still leads. Asked immediately before anything is deleted.
+    async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool>;
+
+    // --- workspaces: people ---
+
+    /// Creates the row (PENDING), with the limit checked in the same transaction.
+    async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created>;
+    /// The row, deleted or not.
+    async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>>;
+    /// Those of the ids that exist, deleted or not.
+    async fn workspaces_get(&self, ids: &[WorkspaceId]) -> Result<Vec<Workspace>>;
+    /// Without deleted ones.
+    async fn workspace_list(&self, filter: &ListFilter) -> Result<Page<Workspace>>;
+    /// `None` where it does not exist (any more).
+    async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>>;
+    /// The one way to change `desired_state`: [`codehub_domain::desired::ask`] and the limits, inside
+    /// the transaction. Deleting also sets `deleted_at`; a wish to run sets `last_access_at`.
+    async fn workspace_ask(
+        &self,
+        id: WorkspaceId,
+        wish: Desired,
+        limits: Limits,
+        actor: Actor,
+        reason: &str,
+    ) -> Result<Asked>;
+    /// Applies [`codehub_domain::recovery::recover`] in one transaction.
+    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
+    /// Newest first, older than `before` (an entry's id).
+    async fn workspace_history(
+        &self,
+        id: WorkspaceId,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<HistoryEntry>>;
+    async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>>;
+    /// Without deleted ones.
+    async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>>;
+
+    // --- workspaces: the coordinator ---
+
+    async fn workspaces_due(&self, due: Due) -> Result<Reading>;
+    /// Saves `next` over the row as it was `read`: compare-and-swap on revision and operation, fenced
+    /// by `epoch`, with its history, in one transaction.
+    async fn workspace_save(
+        &self,
+        epoch: Epoch,
+        read: &Workspace,
+        next: &Status,
+        history: &[Transition],
+    ) -> Result<Saved>;
+    /// Notes that these were looked at and nothing had changed (`observed_at` only: no revision, no
+    /// event). `false` when fenced.
+    async fn workspaces_observed(&self, epoch: Epoch, ids: &[WorkspaceId]) -> Result<bool>;
+    /// `last_access_at = greatest(old, new)` in bulk.
+    async fn access_sync(&self, epoch: Epoch, seen: &[(WorkspaceId, Timestamp)]) -> Result<bool>;
+    /// One conditional statement per TTL decides and writes; the same rule as
+    /// [`codehub_domain::ttl::expired`].
+    async fn ttl_expire(&self, epoch: Epoch, policy: &TtlPolicy) -> Result<Vec<Expired>>;
+    /// When the next TTL will run out, by the database's clock; `None` when none is running.
+    async fn ttl_next(&self, policy: &TtlPolicy) -> Result<Option<Timestamp>>;
+
+    // --- garbage ---
+
+    /// Every row the collector must know, deleted ones included.
+    async fn gc_rows(&self) -> Result<Vec<GcRow>>;
+    async fn gc_sightings(&self) -> Result<BTreeMap<Item, Timestamp>>;
+    /// Replaces all sightings. `false` when fenced.
+    async fn gc_sightings_replace(&self, epoch: Epoch, sightings: &BTreeMap<Item, Timestamp>)
+    -> Result<bool>;
+
+    // --- people ---
+
+    async fn user_create(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+        role: Role,
+    ) -> Result<UserChange>;
+    /// Creates the first admin, only while there is no user at all; `None` otherwise.
+    async fn user_create_first(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+    ) -> Result<Option<User>>;
+    async fn user_get(&self, id: UserId) -> Result<Option<User>>;
+    async fn users_get(&self, ids: &[UserId]) -> Result<HashMap<UserId, User>>;
+    /// Names are compared without case.
+    async fn user_by_name(&self, username: &str) -> Result<Option<UserWithHash>>;
+    async fn user_list(&self, after: Option<UserId>, limit: u32) -> Result<Page<User>>;
+    /// Never leaves the deployment without an enabled admin. A new password, a disabled account or
+    /// another role ends the user's sessions; a disabled account's tokens stop working.
+    async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange>;
+    /// Only without living workspaces.
+    async fn user_delete(&self, id: UserId) -> Result<UserChange>;
+    async fn user_count(&self) -> Result<u64>;
+
+    /// `secret_hash` is what the cookie's random secret hashes to.
+    async fn session_create(
+        &self,
+        id: SessionId,
+        user: UserId,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Session>;
+    /// The session and its enabled user, while it lasts. Each use moves its end, written at most once
+    /// a minute so that reading does not always write.
+    async fn session_use(&self, secret_hash: &[u8], lifetime_seconds: u32)
+    -> Result<Option<(Session, User)>>;
+    async fn session_delete(&self, id: SessionId) -> Result<()>;
+    /// Removes what has ended; how many.
+    async fn sessions_sweep(&self) -> Result<u64>;
+
+    async fn token_create(
+        &self,
+        id: TokenId,
+        user: UserId,
+        name: &str,
+        secret_hash: &[u8],
+        expires_in_seconds: Option<u32>,
+    ) -> Result<ApiToken>;
+    /// The token and its enabled user, while it is valid; notes the use (at most once a minute).
+    async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>>;
+    async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>>;
+    /// `false` where the user has no such token.
+    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool>;
+
+    async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>>;
+    /// Counts one more failure (a count older than `forget_after_seconds` starts again).
+    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts>;
+    async fn attempts_clear(&self, key: &str) -> Result<()>;
+
+    // --- the deployment ---
+
+    async fn setting_get(&self, name: &str) -> Result<Option<String>>;
+    async fn setting_put(&self, name: &str, value: &str) -> Result<()>;
+    /// Writes only where there is none yet; what is there afterwards.
+    async fn setting_init(&self, name: &str, value: &str) -> Result<String>;
+    async fn setting_delete(&self, name: &str) -> Result<()>;
+}
+
+/// Whether the controller has something to do for this workspace without looking at the world: the
+/// rule behind [`Due::Active`], as a value for the fakes and the tests.
+pub fn is_active(workspace: &Workspace) -> bool {
+    let status = &workspace.status;
+    let settled = status.phase == workspace.desired.phase();
+    let waits_for_a_person =
+        status.phase == Phase::Error && status.failed() && workspace.deleted_at.is_none();
+    status.operation != Operation::None || !(settled || waits_for_a_person)
+}
+
+/// What an archive key must belong to before it may be restored from.
+pub fn belongs_to(key: ArchiveKey, workspace: &Workspace) -> bool {
+    key.workspace == workspace.id
+}

@@ -1,0 +1,55 @@
+//! Why an operation failed, in the words a person reads and the policy branches on.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::named_enum;
+
+named_enum! {
+    /// What went wrong with a workspace. The list is closed: every adapter error maps onto one.
+    ErrorReason, "error reason" {
+        Timeout => "Timeout",
+        ImagePullFailed => "ImagePullFailed",
+        ContainerWithoutVolume => "ContainerWithoutVolume",
+        ArchiveCorrupted => "ArchiveCorrupted",
+        DataLost => "DataLost",
+        ActionFailed => "ActionFailed",
+        Unreachable => "Unreachable",
+        RetryExceeded => "RetryExceeded",
+    }
+}
+
+impl ErrorReason {
+    /// Terminal reasons put the workspace into ERROR and wait for a person.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Timeout
+            | Self::ImagePullFailed
+            | Self::ContainerWithoutVolume
+            | Self::ArchiveCorrupted
+            | Self::DataLost
+            | Self::RetryExceeded => true,
+            Self::ActionFailed | Self::Unreachable => false,
+        }
+    }
+}
+
+/// A failure with what a person needs to act on it. Never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub reason: ErrorReason,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}

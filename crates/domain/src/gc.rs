@@ -1,0 +1,194 @@
+//! What nothing refers to any more. Deleting is the most dangerous thing CodeHub does, so the
+//! decision is pure, protects in doubt, waits, and brakes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use crate::{
+    ArchiveKey, Generation, OpId, Operation, Phase, Timestamp, Truth, WorkspaceId, retry::saturating_add,
+};
+
+/// The numbers of the garbage collector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GcPolicy {
+    /// An orphan is deleted only this long after it was first seen to be one.
+    pub orphan_delay: Duration,
+    /// How many archives of a living workspace are kept, the current one included.
+    pub archive_keep: usize,
+    /// A cycle that would delete more than this share of all archives …
+    pub brake_percent: usize,
+    /// … and more than this many deletes nothing.
+    pub brake_floor: usize,
+}
+
+impl Default for GcPolicy {
+    fn default() -> Self {
+        Self {
+            orphan_delay: Duration::from_secs(2 * 3600),
+            archive_keep: 3,
+            brake_percent: 20,
+            brake_floor: 10,
+        }
+    }
+}
+
+/// What the collector needs to know of a workspace; read *after* the listings, so that whatever was
+/// listed had its reference in the database when this was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GcRow {
+    pub id: WorkspaceId,
+    pub phase: Phase,
+    pub operation: Operation,
+    pub deleted: bool,
+    pub truth: Truth,
+    pub generation: Generation,
+    pub archive_key: Option<ArchiveKey>,
+    pub op_id: Option<OpId>,
+}
+
+/// Something in storage that could be an orphan. Ordered, so plans are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Item {
+    Archive(ArchiveKey),
+    Volume { workspace: WorkspaceId, generation: Generation },
+}
+
+impl std::fmt::Display for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Archive(key) => write!(f, "archive:{key}"),
+            Self::Volume { workspace, generation } => write!(f, "volume:{workspace}:{generation}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Item {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("{text:?} names no archive or volume");
+        let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
+        match kind {
+            "archive" => Ok(Self::Archive(rest.parse().map_err(|_| wrong())?)),
+            "volume" => {
+                let (workspace, generation) = rest.split_once(':').ok_or_else(wrong)?;
+                Ok(Self::Volume {
+                    workspace: workspace.parse().map_err(|_| wrong())?,
+                    generation: Generation(generation.parse().map_err(|_| wrong())?),
+                })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// What one cycle will do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GcPlan {
+    /// Orphans that have waited long enough.
+    pub delete: BTreeSet<Item>,
+    /// All orphans seen now, with the time of first sighting: the new content of the sightings.
+    pub sightings: BTreeMap<Item, Timestamp>,
+    /// Set when the brake held everything back.
+    pub braked: Option<Brake>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Brake {
+    pub would_delete: usize,
+    pub archives: usize,
+}
+
+/// Plans a cycle from complete listings. An incomplete listing or a failed read must skip the cycle
+/// before it comes here.
+///
+/// `in_use` are workspaces for which an instance exists: none of their volumes is touched.
+/// `approved` is an admin's word that this time the brake may be passed.
+pub fn plan(
+    listed: &BTreeSet<Item>,
+    in_use: &BTreeSet<WorkspaceId>,
+    rows: &[GcRow],
+    seen_before: &BTreeMap<Item, Timestamp>,
+    policy: &GcPolicy,
+    approved: bool,
+    now: Timestamp,
+) -> GcPlan {
+    let rows: HashMap<WorkspaceId, &GcRow> = rows.iter().map(|row| (row.id, row)).collect();
+    let kept = kept_archives(listed, &rows, policy);
+
+    let orphan = |item: &Item| match *item {
+        Item::Archive(key) => !archive_protected(rows.get(&key.workspace).copied(), key, &kept),
+        Item::Volume { workspace, generation } => {
+            !in_use.contains(&workspace) && !volume_protected(rows.get(&workspace).copied(), generation)
+        }
+    };
+    let sightings: BTreeMap<Item, Timestamp> = listed
+        .iter()
+        .filter(|item| orphan(item))
+        .map(|item| (*item, seen_before.get(item).copied().unwrap_or(now)))
+        .collect();
+    let delete: BTreeSet<Item> = sightings
+        .iter()
+        .filter(|(_, first_seen)| now >= saturating_add(**first_seen, policy.orphan_delay))
+        .map(|(item, _)| *item)
+        .collect();
+
+    let is_archive = |item: &&Item| matches!(item, Item::Archive(_));
+    let archives = listed.iter().filter(is_archive).count();
+    let would_delete = delete.iter().filter(is_archive).count();
+    let too_many = would_delete > policy.brake_floor && would_delete * 100 > archives * policy.brake_percent;
+    if too_many && !approved {
+        return GcPlan { delete: BTreeSet::new(), sightings, braked: Some(Brake { would_delete, archives }) };
+    }
+    GcPlan { delete, sightings, braked: None }
+}
+
+/// The newest archives of every living workspace, by operation (ids sort by time).
+fn kept_archives(
+    listed: &BTreeSet<Item>,
+    rows: &HashMap<WorkspaceId, &GcRow>,
+    policy: &GcPolicy,
+) -> BTreeSet<ArchiveKey> {
+    let mut of_workspace: BTreeMap<WorkspaceId, Vec<ArchiveKey>> = BTreeMap::new();
+    for item in listed {
+        if let Item::Archive(key) = item
+            && rows.get(&key.workspace).is_some_and(|row| !row.deleted)
+        {
+            of_workspace.entry(key.workspace).or_default().push(*key);
+        }
+    }
+    let mut kept = BTreeSet::new();
+    for (workspace, mut keys) in of_workspace {
+        let current = rows.get(&workspace).and_then(|row| row.archive_key);
+        // Newest first, the current one before all others: a workspace that went back in time keeps
+        // the archive it went back to.
+        keys.sort_by_key(|key| (Some(*key) != current, std::cmp::Reverse(key.op)));
+        kept.extend(keys.into_iter().take(policy.archive_keep.max(1)));
+    }
+    kept
+}
+
+fn archive_protected(row: Option<&GcRow>, key: ArchiveKey, kept: &BTreeSet<ArchiveKey>) -> bool {
+    let Some(row) = row else { return false };
+    if row.deleted {
+        return false;
+    }
+    row.phase == Phase::Error
+        || row.archive_key == Some(key)
+        || row.op_id == Some(key.op)
+        || kept.contains(&key)
+}
+
+fn volume_protected(row: Option<&GcRow>, generation: Generation) -> bool {
+    let Some(row) = row else { return false };
+    if row.deleted {
+        // The deleting operation does that itself; what it left behind is garbage.
+        return row.operation != Operation::None;
+    }
+    row.phase == Phase::Error
+        || row.operation != Operation::None
+        || generation > row.generation
+        || (generation == row.generation && row.truth != Truth::Archive)
+}

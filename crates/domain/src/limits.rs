@@ -1,0 +1,79 @@
+//! How many workspaces may run at once.
+
+use crate::{Desired, Phase, WorkspaceId};
+
+/// 0 means no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub running_per_user: u32,
+    pub running_global: u32,
+}
+
+impl Limits {
+    pub const NONE: Self = Self { running_per_user: 0, running_global: 0 };
+
+    /// Whether one more may run beside those that already take a place.
+    ///
+    /// # Errors
+    /// The limit that is reached; a person's own comes first, because that one they can act on.
+    pub fn admit(self, running_of_user: u32, running_in_all: u32) -> Result<(), LimitScope> {
+        let reached = |limit: u32, count: u32| limit != 0 && count >= limit;
+        if reached(self.running_per_user, running_of_user) {
+            Err(LimitScope::User { limit: self.running_per_user })
+        } else if reached(self.running_global, running_in_all) {
+            Err(LimitScope::Global { limit: self.running_global })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitScope {
+    User { limit: u32 },
+    Global { limit: u32 },
+}
+
+/// A refused wish to run, with the caller's own running workspaces (never somebody else's).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitHit {
+    pub scope: LimitScope,
+    pub running: Vec<RunningWorkspace>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningWorkspace {
+    pub id: WorkspaceId,
+    pub name: String,
+}
+
+/// Whether a workspace takes one of the places: it runs, or it is meant to. A deleted one is on its
+/// way out and takes none once nothing of it runs.
+pub const fn takes_a_place(phase: Phase, desired: Desired) -> bool {
+    matches!(phase, Phase::Running) || matches!(desired, Desired::Running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_no_limit_and_the_users_own_limit_comes_first() {
+        let limits = |running_per_user, running_global| Limits { running_per_user, running_global };
+        assert_eq!(limits(0, 0).admit(1000, 1000), Ok(()));
+        assert_eq!(limits(2, 100).admit(1, 99), Ok(()));
+        assert_eq!(limits(2, 100).admit(2, 100), Err(LimitScope::User { limit: 2 }));
+        assert_eq!(limits(2, 100).admit(1, 100), Err(LimitScope::Global { limit: 100 }));
+        assert_eq!(limits(0, 1).admit(0, 1), Err(LimitScope::Global { limit: 1 }));
+    }
+
+    #[test]
+    fn what_runs_or_is_meant_to_run_takes_a_place() {
+        for &phase in Phase::ALL {
+            for &desired in Desired::ALL {
+                let expected = phase == Phase::Running || desired == Desired::Running;
+                assert_eq!(takes_a_place(phase, desired), expected, "{phase} {desired}");
+            }
+        }
+    }
+}

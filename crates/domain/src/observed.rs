@@ -1,0 +1,99 @@
+//! What was seen of a workspace in the world. "Could not look" is an observation of its own, and
+//! never means "not there".
+
+use std::collections::BTreeSet;
+
+use crate::Generation;
+
+/// There, not there, or unknown (the dependency did not answer, or nobody looked).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Seen<T> {
+    There(T),
+    NotThere,
+    #[default]
+    Unknown,
+}
+
+impl<T> Seen<T> {
+    pub fn is_there(&self) -> bool {
+        matches!(self, Self::There(_))
+    }
+
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::NotThere)
+    }
+
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
+    pub fn there(&self) -> Option<&T> {
+        match self {
+            Self::There(it) => Some(it),
+            Self::NotThere | Self::Unknown => None,
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Seen<T> {
+    fn from(found: Option<T>) -> Self {
+        found.map_or(Self::NotThere, Self::There)
+    }
+}
+
+/// A container or process that belongs to a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// The volume generation it was started on.
+    pub generation: Generation,
+    pub state: InstanceState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstanceState {
+    /// Alive and answering its health check.
+    Ready,
+    /// Alive, not answering (yet).
+    Alive,
+    /// Ended by itself; the text says how.
+    Ended(String),
+}
+
+/// Everything seen of one workspace in one look. Instances are looked at before volumes, so an
+/// instance seen here had its volume when the volumes were listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observed {
+    pub instance: Seen<Instance>,
+    /// The generations that exist; never an empty set inside `There`.
+    pub volumes: Seen<BTreeSet<Generation>>,
+    /// The archive at the workspace's `archive_key`: data and meta both answer.
+    pub archive: Seen<()>,
+}
+
+impl Observed {
+    /// Whether the volume of that generation exists.
+    pub fn volume(&self, generation: Generation) -> Seen<()> {
+        match &self.volumes {
+            Seen::There(set) if set.contains(&generation) => Seen::There(()),
+            Seen::There(_) | Seen::NotThere => Seen::NotThere,
+            Seen::Unknown => Seen::Unknown,
+        }
+    }
+
+    /// The generations to clean up, if they could be seen.
+    pub fn generations(&self) -> Option<BTreeSet<Generation>> {
+        match &self.volumes {
+            Seen::There(set) => Some(set.clone()),
+            Seen::NotThere => Some(BTreeSet::new()),
+            Seen::Unknown => None,
+        }
+    }
+
+    /// The instance is alive, whether or not it answers.
+    pub fn instance_alive(&self) -> bool {
+        matches!(
+            &self.instance,
+            Seen::There(Instance { state: InstanceState::Ready | InstanceState::Alive, .. })
+        )
+    }
+}

@@ -1,0 +1,195 @@
+//! What to do next. Chooses an operation from phase and wish, and within an operation the one
+//! action that brings it forward. No I/O, and always a reason when there is nothing to do.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    ArchiveKey, Desired, Generation, Operation, Phase, Truth, Workspace,
+    observed::{Instance, InstanceState, Observed, Seen},
+};
+
+/// One attempt at one idempotent thing. The executor does it; the next observation judges it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    CreateVolume {
+        generation: Generation,
+    },
+    PutEmptyArchive {
+        key: ArchiveKey,
+    },
+    /// Wipe the debris of earlier tries, then fetch the archive into a new volume.
+    Restore {
+        from: ArchiveKey,
+        into: Generation,
+        wipe: BTreeSet<Generation>,
+    },
+    StartInstance {
+        generation: Generation,
+    },
+    /// End it and make sure that it is gone.
+    StopInstance,
+    PutArchive {
+        key: ArchiveKey,
+        from: Generation,
+    },
+    /// Only after a check, immediately before, that the caller still leads and nothing uses them.
+    DeleteVolumes {
+        generations: BTreeSet<Generation>,
+    },
+}
+
+/// The next step of an operation under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Everything the operation wanted is observed.
+    Complete,
+    Act(Action),
+    /// A dependency has to be seen first and could not be; says which.
+    Blind(&'static str),
+    /// Nothing can be done now, and looking again will not help; says why.
+    Stuck(&'static str),
+}
+
+/// The operation that leads from `phase` towards `desired`; the table of the specification.
+///
+/// The home's truth guards the two rows that would make a home out of nothing: whatever the
+/// conditions say, an existing home is never provisioned over.
+pub fn choose(phase: Phase, desired: Desired, truth: Truth) -> Operation {
+    match (phase, desired) {
+        (Phase::Deleted, _) => Operation::None,
+        (_, Desired::Deleted) => Operation::Deleting,
+        (Phase::Error | Phase::Deleting, _) => Operation::None,
+        (Phase::Pending, Desired::Archived) if truth == Truth::None => Operation::CreateEmptyArchive,
+        (Phase::Pending, Desired::Standby | Desired::Running) if truth == Truth::None => {
+            Operation::Provisioning
+        }
+        // The home exists but could not be seen yet: wait for eyes.
+        (Phase::Pending, Desired::Archived | Desired::Standby | Desired::Running) => Operation::None,
+        (Phase::Archived, Desired::Standby | Desired::Running) if truth == Truth::Archive => {
+            Operation::Restoring
+        }
+        (Phase::Archived, Desired::Standby | Desired::Running | Desired::Archived) => Operation::None,
+        (Phase::Standby, Desired::Running) => Operation::Starting,
+        (Phase::Standby, Desired::Archived) => Operation::Archiving,
+        (Phase::Standby, Desired::Standby) => Operation::None,
+        (Phase::Running, Desired::Standby | Desired::Archived) => Operation::Stopping,
+        (Phase::Running, Desired::Running) => Operation::None,
+    }
+}
+
+/// Whether an instance is there that should not be: nothing wants it, or it runs on the wrong home.
+pub fn stray_instance(workspace: &Workspace, phase: Phase, seen: &Observed) -> bool {
+    let status = &workspace.status;
+    let Seen::There(instance) = &seen.instance else {
+        return false;
+    };
+    if status.home.evict_instance {
+        return true;
+    }
+    match phase {
+        Phase::Running => instance.generation != status.home.generation,
+        Phase::Standby => {
+            workspace.desired != Desired::Running || instance.generation != status.home.generation
+        }
+        Phase::Pending | Phase::Archived => true,
+        Phase::Error | Phase::Deleting | Phase::Deleted => false,
+    }
+}
+
+/// The next step of `workspace.status.operation`.
+pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
+    let status = &workspace.status;
+    let home = &status.home;
+    match status.operation {
+        Operation::None => Step::Stuck("no operation is under way"),
+        Operation::Provisioning => match seen.volume(home.generation) {
+            Seen::There(()) => Step::Complete,
+            Seen::NotThere | Seen::Unknown => Step::Act(Action::CreateVolume { generation: home.generation }),
+        },
+        Operation::CreateEmptyArchive => match committed(workspace) {
+            None => Step::Stuck("the operation has no id"),
+            Some((key, false)) => Step::Act(Action::PutEmptyArchive { key }),
+            Some((_, true)) if status.conditions.archive_ready() => Step::Complete,
+            Some((_, true)) => Step::Blind("the archive cannot be seen yet"),
+        },
+        Operation::Restoring => restoring(workspace, seen),
+        Operation::Starting => match &seen.instance {
+            Seen::There(Instance { generation, state: InstanceState::Ready })
+                if *generation == home.generation =>
+            {
+                Step::Complete
+            }
+            Seen::There(Instance { generation, .. }) if *generation != home.generation => {
+                Step::Act(Action::StopInstance)
+            }
+            // Starting is idempotent: it adopts what runs and waits for it to answer.
+            Seen::There(_) | Seen::NotThere | Seen::Unknown => {
+                Step::Act(Action::StartInstance { generation: home.generation })
+            }
+        },
+        Operation::Stopping => match &seen.instance {
+            Seen::NotThere => Step::Complete,
+            Seen::There(_) | Seen::Unknown => Step::Act(Action::StopInstance),
+        },
+        Operation::Archiving => archiving(workspace, seen),
+        Operation::Deleting => match (&seen.instance, seen.generations()) {
+            (Seen::There(_) | Seen::Unknown, _) => Step::Act(Action::StopInstance),
+            (Seen::NotThere, None) => Step::Blind("the volumes cannot be seen"),
+            (Seen::NotThere, Some(generations)) if generations.is_empty() => Step::Complete,
+            (Seen::NotThere, Some(generations)) => Step::Act(Action::DeleteVolumes { generations }),
+        },
+    }
+}
+
+/// The archive this operation writes, and whether it has been committed as the home.
+fn committed(workspace: &Workspace) -> Option<(ArchiveKey, bool)> {
+    let key = workspace.op_archive_key()?;
+    let status = &workspace.status;
+    Some((key, status.archive_key == Some(key) && status.home.truth == Truth::Archive))
+}
+
+fn restoring(workspace: &Workspace, seen: &Observed) -> Step {
+    let status = &workspace.status;
+    let home = &status.home;
+    if home.truth == Truth::Volume {
+        return match seen.volume(home.generation) {
+            Seen::There(()) if home.restore_marker == status.archive_key => Step::Complete,
+            Seen::There(()) => Step::Stuck("the volume was restored from another archive"),
+            Seen::NotThere | Seen::Unknown => Step::Blind("the restored volume cannot be seen"),
+        };
+    }
+    let Some(from) = status.archive_key else {
+        return Step::Stuck("there is no archive to restore from");
+    };
+    match (&seen.instance, seen.generations()) {
+        (Seen::There(_) | Seen::Unknown, _) => Step::Act(Action::StopInstance),
+        (Seen::NotThere, None) => Step::Blind("the volumes cannot be seen"),
+        (Seen::NotThere, Some(wipe)) => {
+            Step::Act(Action::Restore { from, into: home.generation.next(), wipe })
+        }
+    }
+}
+
+fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
+    let Some((key, committed)) = committed(workspace) else {
+        return Step::Stuck("the operation has no id");
+    };
+    match &seen.instance {
+        Seen::There(_) | Seen::Unknown => return Step::Act(Action::StopInstance),
+        Seen::NotThere => {}
+    }
+    if !committed {
+        let from = workspace.status.home.generation;
+        return match seen.volume(from) {
+            Seen::There(()) => Step::Act(Action::PutArchive { key, from }),
+            Seen::NotThere | Seen::Unknown => Step::Blind("the volume cannot be seen"),
+        };
+    }
+    // The archive is the home now. Its volume goes only while the archive answers.
+    match (&seen.archive, seen.generations()) {
+        (Seen::There(()), Some(generations)) if generations.is_empty() => Step::Complete,
+        (Seen::There(()), Some(generations)) => Step::Act(Action::DeleteVolumes { generations }),
+        (Seen::There(()), None) => Step::Blind("the volumes cannot be seen"),
+        (Seen::NotThere | Seen::Unknown, _) => Step::Blind("the archive cannot be seen"),
+    }
+}

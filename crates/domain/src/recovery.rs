@@ -1,0 +1,84 @@
+//! The ways out of ERROR. Recovery clears the error and lets the controller judge reality anew; it
+//! gives up a copy of a home only when a person asked for exactly that.
+
+use crate::{ArchiveKey, ErrorReason, HomeCtx, Operation, Phase, Status, Truth};
+
+/// What the person asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Go back to this archive.
+    pub restore_from: Option<ArchiveKey>,
+    /// Give up what is lost (or, with `restore_from`, what is newer).
+    pub accept_data_loss: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryRefusal {
+    /// Nothing to recover from.
+    NotInError,
+    /// The home is gone: the person must choose an archive or accept the loss.
+    HomeIsLost,
+    /// The home is still on its volume; going back to an archive would drop it.
+    WouldDropHome,
+}
+
+/// The status after recovery, before the controller looks at reality again.
+///
+/// # Errors
+/// Says why not; nothing changes then.
+pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusal> {
+    if status.phase != Phase::Error || status.operation != Operation::None {
+        return Err(RecoveryRefusal::NotInError);
+    }
+    let lost = home_is_lost(status);
+    let mut next = status.clone();
+    next.error = None;
+    next.error_count = 0;
+    next.next_retry_at = None;
+    next.home.deaths.clear();
+    // Whatever still runs was part of the trouble, or is older than the home that comes back.
+    next.home.evict_instance = true;
+
+    if let Some(key) = wish.restore_from {
+        let home_is_there = status.home.truth == Truth::Volume && !lost;
+        if home_is_there && !wish.accept_data_loss {
+            return Err(RecoveryRefusal::WouldDropHome);
+        }
+        next.archive_key = Some(key);
+        next.home.truth = Truth::Archive;
+        next.home.restore_marker = None;
+        // Unknown again: the key may be another one than was last looked at.
+        next.conditions.archive_ready = None;
+        next.conditions.volume_ready = None;
+    } else if wish.accept_data_loss && (lost || is(status, ErrorReason::ArchiveCorrupted)) {
+        next.archive_key = None;
+        next.home = HomeCtx {
+            truth: Truth::None,
+            generation: status.home.generation,
+            evict_instance: true,
+            ..HomeCtx::default()
+        };
+        next.conditions.archive_ready = None;
+        next.conditions.volume_ready = None;
+    } else if is(status, ErrorReason::DataLost) && lost {
+        return Err(RecoveryRefusal::HomeIsLost);
+    }
+    Ok(next)
+}
+
+fn is(status: &Status, reason: ErrorReason) -> bool {
+    status.error.as_ref().is_some_and(|failure| failure.reason == reason)
+}
+
+/// The true copy was last seen to be gone. Conditions are kept up to date in ERROR too, so a volume
+/// that was mounted again counts as found.
+fn home_is_lost(status: &Status) -> bool {
+    if !is(status, ErrorReason::DataLost) {
+        return false;
+    }
+    match status.home.truth {
+        Truth::None => false,
+        Truth::Volume => !status.conditions.volume_ready(),
+        Truth::Archive => !status.conditions.archive_ready(),
+    }
+}

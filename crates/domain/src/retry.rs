@@ -1,0 +1,115 @@
+//! What a failure means for the operation: try again later, or wait for a person.
+
+use std::time::Duration;
+
+use crate::{ErrorReason, Failure, Operation, Status, Timestamp};
+
+/// The numbers of the error policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Tries of a failing action before it is `RetryExceeded`.
+    pub max_tries: u32,
+    pub backoff_base: Duration,
+    pub backoff_cap: Duration,
+    /// How long a start or stop may go without getting anywhere.
+    pub start_deadline: Duration,
+    /// The same for operations that move bytes.
+    pub storage_deadline: Duration,
+    /// This many unasked deaths of an instance within the window end in ERROR.
+    pub max_deaths: usize,
+    pub death_window: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_tries: 3,
+            backoff_base: Duration::from_secs(1),
+            backoff_cap: Duration::from_secs(60),
+            start_deadline: Duration::from_secs(120),
+            storage_deadline: Duration::from_secs(600),
+            max_deaths: 3,
+            death_window: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Policy {
+    pub fn deadline(&self, operation: Operation) -> Option<Duration> {
+        match operation {
+            Operation::None => None,
+            Operation::Starting | Operation::Stopping => Some(self.start_deadline),
+            Operation::Provisioning
+            | Operation::CreateEmptyArchive
+            | Operation::Restoring
+            | Operation::Archiving
+            | Operation::Deleting => Some(self.storage_deadline),
+        }
+    }
+
+    /// 1 s, 2 s, 4 s … up to the cap, times `jitter` (0.8 to 1.2, drawn by the caller).
+    pub fn backoff(&self, tries: u32, jitter: f64) -> Duration {
+        let doublings = tries.saturating_sub(1).min(31);
+        let plain = self.backoff_base.saturating_mul(1 << doublings).min(self.backoff_cap);
+        plain.mul_f64(jitter.clamp(0.8, 1.2)).min(self.backoff_cap)
+    }
+}
+
+/// What to do about a failed try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Shown while it is being retried; the phase stays what reality says.
+    Retry { failure: Failure, count: u32, at: Timestamp },
+    /// ERROR, until somebody recovers it.
+    GiveUp(Failure),
+}
+
+/// Judges one failed try of the operation under way.
+///
+/// `error_count` counts tries that failed in a row for the same reason. An unreachable dependency
+/// is retried for as long as it takes: its return heals everything that waited. Deleting never
+/// gives up either, because nobody is left who could recover it.
+pub fn judge_failure(
+    status: &Status,
+    failure: Failure,
+    policy: &Policy,
+    jitter: f64,
+    now: Timestamp,
+) -> Verdict {
+    let same_as_before = status.error.as_ref().is_some_and(|before| before.reason == failure.reason);
+    let count = if same_as_before { status.error_count.saturating_add(1) } else { 1 };
+    let retry =
+        |failure| Verdict::Retry { failure, count, at: saturating_add(now, policy.backoff(count, jitter)) };
+    if status.operation == Operation::Deleting {
+        return retry(failure);
+    }
+    match failure.reason {
+        ErrorReason::Unreachable => retry(failure),
+        ErrorReason::ActionFailed if count < policy.max_tries => retry(failure),
+        ErrorReason::ActionFailed => Verdict::GiveUp(Failure::new(
+            ErrorReason::RetryExceeded,
+            format!("{} failed {count} times; the last time: {}", status.operation, failure.message),
+        )),
+        ErrorReason::Timeout
+        | ErrorReason::ImagePullFailed
+        | ErrorReason::ContainerWithoutVolume
+        | ErrorReason::ArchiveCorrupted
+        | ErrorReason::DataLost
+        | ErrorReason::RetryExceeded => Verdict::GiveUp(failure),
+    }
+}
+
+/// Whether the operation has not moved for longer than it may.
+pub fn overdue(status: &Status, policy: &Policy, now: Timestamp) -> bool {
+    let (Some(limit), Some(moved)) =
+        (policy.deadline(status.operation), status.op_moved_at.or(status.op_started_at))
+    else {
+        return false;
+    };
+    now > saturating_add(moved, limit)
+}
+
+/// Time arithmetic that cannot panic: the far end of time is far enough.
+pub fn saturating_add(at: Timestamp, duration: Duration) -> Timestamp {
+    at.checked_add(duration).unwrap_or(Timestamp::MAX)
+}

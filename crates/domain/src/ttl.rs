@@ -1,0 +1,65 @@
+//! When a workspace goes to sleep. The stores decide this in SQL, in one conditional statement; the
+//! functions here are the same rule as a value, for the API (`stops_at`), the fakes and the tests
+//! that hold the SQL to it.
+
+use std::time::Duration;
+
+use crate::{Desired, Operation, Phase, Timestamp, Workspace, retry::saturating_add};
+
+/// The deployment's TTLs. 0 is never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TtlPolicy {
+    pub standby_seconds: u32,
+    pub archive_seconds: u32,
+    /// Activity may be this old before the database sees it (one flush plus one sync): the standby
+    /// TTL waits that much longer, so that recorded activity always wins.
+    pub unseen_activity: Duration,
+}
+
+/// What a TTL will do, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// What people are told.
+    pub at: Timestamp,
+    /// When the TTL runner may act: `at`, plus the activity it may not have seen.
+    pub acts_at: Timestamp,
+    pub to: Desired,
+}
+
+/// The next expiry of a workspace as it is now; `None` while nothing would expire.
+pub fn expiry(workspace: &Workspace, policy: &TtlPolicy) -> Option<Expiry> {
+    let status = &workspace.status;
+    if workspace.deleted_at.is_some()
+        || status.operation != Operation::None
+        || workspace.desired.phase() != status.phase
+    {
+        return None;
+    }
+    let (from, ttl, grace, to) = match status.phase {
+        Phase::Running => (
+            workspace.last_access_at.max(status.phase_changed_at),
+            workspace.standby_ttl_seconds.unwrap_or(policy.standby_seconds),
+            policy.unseen_activity,
+            Desired::Standby,
+        ),
+        Phase::Standby => (
+            status.phase_changed_at,
+            workspace.archive_ttl_seconds.unwrap_or(policy.archive_seconds),
+            Duration::ZERO,
+            Desired::Archived,
+        ),
+        Phase::Pending | Phase::Archived | Phase::Error | Phase::Deleting | Phase::Deleted => {
+            return None;
+        }
+    };
+    if ttl == 0 {
+        return None;
+    }
+    let at = saturating_add(from, Duration::from_secs(ttl.into()));
+    Some(Expiry { at, acts_at: saturating_add(at, grace), to })
+}
+
+/// Whether the TTL runner may act on it now.
+pub fn expired(workspace: &Workspace, policy: &TtlPolicy, now: Timestamp) -> Option<Desired> {
+    expiry(workspace, policy).filter(|expiry| now > expiry.acts_at).map(|expiry| expiry.to)
+}

@@ -1,0 +1,216 @@
+//! The workspace and its three axes: what exists ([`Phase`]), what the owner wants ([`Desired`]),
+//! what is being done about the difference ([`Operation`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, UserId, VolumeKey, WorkspaceId,
+    condition::Conditions,
+};
+
+/// An enum whose variants have one written form each, used alike in the database, the API and logs.
+macro_rules! named_enum {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident => $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::workspace::UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err($crate::workspace::UnknownName {
+                        what: $what,
+                        given: text.chars().take(64).collect(),
+                        allowed: &[$($text),+],
+                    }),
+                }
+            }
+        }
+    };
+}
+pub(crate) use named_enum;
+
+/// A word that is none of the allowed ones; the message lists them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not a {what}; allowed are {}", allowed.join(", "))]
+pub struct UnknownName {
+    pub what: &'static str,
+    pub given: String,
+    pub allowed: &'static [&'static str],
+}
+
+named_enum! {
+    /// What exists of a workspace.
+    Phase, "phase" {
+        /// New: nothing exists yet.
+        Pending => "PENDING",
+        /// Only the archive exists.
+        Archived => "ARCHIVED",
+        /// The home is on a volume, nothing runs.
+        Standby => "STANDBY",
+        /// The IDE is reachable.
+        Running => "RUNNING",
+        /// A policy is violated or an operation failed; waits for recovery.
+        Error => "ERROR",
+        /// Deleted, but a container or volume is still there.
+        Deleting => "DELETING",
+        /// Gone. Its archives are the garbage collector's.
+        Deleted => "DELETED",
+    }
+}
+
+named_enum! {
+    /// What the owner wants. PENDING cannot be asked for.
+    Desired, "desired state" {
+        Running => "RUNNING",
+        Standby => "STANDBY",
+        Archived => "ARCHIVED",
+        Deleted => "DELETED",
+    }
+}
+
+impl Desired {
+    /// The phase in which this wish is fulfilled.
+    pub const fn phase(self) -> Phase {
+        match self {
+            Self::Running => Phase::Running,
+            Self::Standby => Phase::Standby,
+            Self::Archived => Phase::Archived,
+            Self::Deleted => Phase::Deleted,
+        }
+    }
+}
+
+named_enum! {
+    /// What is being done. One at a time per workspace, never pre-empted.
+    Operation, "operation" {
+        None => "NONE",
+        Provisioning => "PROVISIONING",
+        CreateEmptyArchive => "CREATE_EMPTY_ARCHIVE",
+        Restoring => "RESTORING",
+        Starting => "STARTING",
+        Stopping => "STOPPING",
+        Archiving => "ARCHIVING",
+        Deleting => "DELETING",
+    }
+}
+
+/// How far an operation that moves bytes has come.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub done: u64,
+    pub total: u64,
+    /// Bytes per second, over the last report.
+    pub rate: u64,
+}
+
+/// A workspace as the database holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workspace {
+    pub id: WorkspaceId,
+    pub owner: UserId,
+    pub name: String,
+    pub description: String,
+    pub memo: String,
+    pub image_ref: String,
+    /// `users/{owner}/workspaces/{id}/home`: where a home lives, whatever stores it.
+    pub home_store_key: String,
+    /// The workspace's own TTLs in seconds; `None` is the deployment's default, 0 is never.
+    pub standby_ttl_seconds: Option<u32>,
+    pub archive_ttl_seconds: Option<u32>,
+    pub desired: Desired,
+    pub desired_changed_at: Timestamp,
+    pub deleted_at: Option<Timestamp>,
+    pub last_access_at: Timestamp,
+    pub status: Status,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Grows with every write a reader could notice. Saving a status compares it, and event streams
+    /// use it to tell newer from older.
+    pub revision: i64,
+}
+
+/// The columns that only the controller writes (and recovery, which is its own compare-and-swap).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub conditions: Conditions,
+    pub observed_at: Option<Timestamp>,
+    pub phase: Phase,
+    pub phase_changed_at: Timestamp,
+    pub operation: Operation,
+    pub op_started_at: Option<Timestamp>,
+    /// When the operation last got anywhere: began, tried again, or moved bytes. Deadlines count
+    /// from here.
+    pub op_moved_at: Option<Timestamp>,
+    pub op_id: Option<OpId>,
+    pub archive_key: Option<ArchiveKey>,
+    pub error: Option<Failure>,
+    pub error_count: u32,
+    pub next_retry_at: Option<Timestamp>,
+    pub home: HomeCtx,
+    pub progress: Option<Progress>,
+    /// Where the container and the home live (`process`, `docker`, …); empty until something exists.
+    pub instance_backend: String,
+    pub storage_backend: String,
+}
+
+impl Status {
+    /// A new workspace: nothing exists, nothing is known.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            conditions: Conditions::default(),
+            observed_at: None,
+            phase: Phase::Pending,
+            phase_changed_at: now,
+            operation: Operation::None,
+            op_started_at: None,
+            op_moved_at: None,
+            op_id: None,
+            archive_key: None,
+            error: None,
+            error_count: 0,
+            next_retry_at: None,
+            home: HomeCtx::default(),
+            progress: None,
+            instance_backend: String::new(),
+            storage_backend: String::new(),
+        }
+    }
+
+    /// In ERROR by a failure that only a person may clear.
+    pub fn failed(&self) -> bool {
+        self.error.as_ref().is_some_and(|failure| failure.reason.is_terminal())
+    }
+}
+
+impl Workspace {
+    pub fn volume(&self, generation: Generation) -> VolumeKey {
+        VolumeKey { owner: self.owner, workspace: self.id, generation }
+    }
+
+    /// Where the archive of the operation under way goes.
+    pub fn op_archive_key(&self) -> Option<ArchiveKey> {
+        self.status.op_id.map(|op| ArchiveKey::of(self.id, op))
+    }
+
+    pub fn home_store_key_of(owner: UserId, id: WorkspaceId) -> String {
+        format!("users/{owner}/workspaces/{id}/home")
+    }
+}
