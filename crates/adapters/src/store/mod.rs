@@ -185,6 +185,7 @@ pub enum Change {
     Updated {
         workspace: WorkspaceId,
         owner: UserId,
+        revision: i64,
     },
     Deleted {
         workspace: WorkspaceId,
