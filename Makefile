@@ -16,7 +16,7 @@ fmt:
 	cargo fmt --all
 
 simulate:       ## Replay one seed of the simulation: make simulate SEED=42
-	SIM_SEED=$(SEED) cargo nextest run -p codehub-tests --no-capture -E 'test(simulation::no_history_loses_a_home_0)'
+	SIM_SEED=$(SEED) cargo nextest run -p codehub-server --no-capture -E 'test(simulation::no_history_loses_a_home_0)'
 
 bench:          ## Benchmarks; writes docs/BENCHMARKS.md
 	bench/run
