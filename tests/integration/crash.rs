@@ -18,7 +18,8 @@ async fn check_home(server: &Server, id: &str, written: &[String]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_random_moments_of_every_operation() {
-    let seed: u64 = std::env::var("CRASH_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or_else(rand::random);
+    let seed: u64 =
+        std::env::var("CRASH_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or_else(rand::random);
     println!("CRASH_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let mut server = Setup::new().start().await;

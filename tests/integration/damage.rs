@@ -40,7 +40,11 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
     let (status, body) = recover(&server, &id, json!({ "restore_from": workspace["archive_key"] })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     server.until_phase(&id, "RUNNING").await;
-    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\n"), "the archive that was asked for");
+    assert_eq!(
+        server.inside(&id, "/read?log").await.as_deref(),
+        Some("old\n"),
+        "the archive that was asked for"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,9 +100,7 @@ async fn a_home_that_was_put_back_is_found_again() {
     server.post(&format!("/workspaces/{id}/start"), json!({})).await;
     server.until_phase(&id, "ERROR").await;
     fs::rename(&aside, &home).unwrap();
-    server
-        .until(&id, "seen again", |it| it["conditions"]["storage.volume_ready"]["status"] == "True")
-        .await;
+    server.until(&id, "seen again", |it| it["conditions"]["storage.volume_ready"]["status"] == "True").await;
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     server.until_phase(&id, "RUNNING").await;

@@ -10,7 +10,10 @@ async fn from_creation_to_deletion() {
     let server = Setup::new().start().await;
     let id = server.create(json!({ "name": "first" })).await;
     let workspace = server.workspace(&id).await;
-    assert_eq!((workspace["phase"].as_str(), workspace["status"].as_str()), (Some("RUNNING"), Some("RUNNING")));
+    assert_eq!(
+        (workspace["phase"].as_str(), workspace["status"].as_str()),
+        (Some("RUNNING"), Some("RUNNING"))
+    );
     assert_eq!(workspace["path"], format!("/w/{id}/"));
     assert_eq!(workspace["conditions"]["infra.container_ready"]["status"], "True");
     assert_eq!(server.inside(&id, "/write?note=hello").await.as_deref(), Some("ok"));
@@ -81,9 +84,7 @@ async fn ttls_put_it_to_sleep_and_then_away() {
     server.until_phase(&id, "STANDBY").await;
     assert!(server.workspace(&id).await["archives_at"].is_string());
     server.until_phase(&id, "ARCHIVED").await;
-    let awake = server
-        .create(json!({ "name": "awake", "standby_ttl_seconds": 0 }))
-        .await;
+    let awake = server.create(json!({ "name": "awake", "standby_ttl_seconds": 0 })).await;
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
     assert_eq!(server.workspace(&awake).await["phase"], "RUNNING", "0 is never");
 }
@@ -100,7 +101,10 @@ async fn limits_hold_when_many_ask_at_once() {
     assert_eq!(created, 3);
     for (status, body) in &answers {
         if *status != StatusCode::CREATED {
-            assert_eq!((*status, body["error"]["code"].as_str()), (StatusCode::TOO_MANY_REQUESTS, Some("LIMIT_EXCEEDED")));
+            assert_eq!(
+                (*status, body["error"]["code"].as_str()),
+                (StatusCode::TOO_MANY_REQUESTS, Some("LIMIT_EXCEEDED"))
+            );
         }
     }
     let list = server.get("/workspaces").await;

@@ -123,7 +123,8 @@ struct Simulation {
 
 /// Runs the history of one seed.
 pub fn simulate(seed: u64, options: Options) -> Report {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut simulation = Simulation::new(seed, options).await;
         simulation.live().await;
@@ -438,7 +439,11 @@ fn settings() -> Settings {
         storage_concurrency: 2,
         look_timeout: Duration::from_secs(5),
         retry: Policy { max_deaths: 5, ..Policy::default() },
-        ttl: TtlPolicy { standby_seconds: 120, archive_seconds: 240, unseen_activity: Duration::from_secs(10) },
+        ttl: TtlPolicy {
+            standby_seconds: 120,
+            archive_seconds: 240,
+            unseen_activity: Duration::from_secs(10),
+        },
         gc: GcPolicy { orphan_delay: Duration::from_secs(300), ..GcPolicy::default() },
         public_base_url: "http://localhost".into(),
     }

@@ -78,7 +78,6 @@ impl ProcessStore {
     }
 }
 
-
 #[async_trait]
 impl Store for ProcessStore {
     fn kind(&self) -> &'static str {
@@ -171,7 +170,11 @@ impl Store for ProcessStore {
         self.shared.store.gc_sightings().await
     }
 
-    async fn gc_sightings_replace(&self, epoch: Epoch, sightings: &BTreeMap<Item, Timestamp>) -> Result<bool> {
+    async fn gc_sightings_replace(
+        &self,
+        epoch: Epoch,
+        sightings: &BTreeMap<Item, Timestamp>,
+    ) -> Result<bool> {
         self.enter().await?;
         let done = self.shared.store.gc_sightings_replace(self.epoch(epoch), sightings).await?;
         self.leave(done).await

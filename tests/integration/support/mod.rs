@@ -78,7 +78,8 @@ impl Setup {
 
     /// Starts it and waits until it is ready and somebody is signed in.
     pub async fn start(self) -> Server {
-        let mut server = Server { child: self.spawn(), setup: self, client: Client::new(), token: String::new() };
+        let mut server =
+            Server { child: self.spawn(), setup: self, client: Client::new(), token: String::new() };
         server.until_ready().await;
         server.token = server.sign_in(ADMIN, PASSWORD).await;
         server
@@ -196,9 +197,14 @@ impl Server {
         self.call_as(&self.token, method, path, body).await
     }
 
-    pub async fn call_as(&self, token: &str, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-        let mut request =
-            self.client.request(method, self.url(&format!("/api/v1{path}"))).bearer_auth(token);
+    pub async fn call_as(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> (StatusCode, Value) {
+        let mut request = self.client.request(method, self.url(&format!("/api/v1{path}"))).bearer_auth(token);
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -233,10 +239,7 @@ impl Server {
 
     /// Waits for the phase that is wanted, with nothing under way.
     pub async fn until_arrived(&self, id: &str) -> Value {
-        self.until(id, "arrived", |it| {
-            it["phase"] == it["desired_state"] && it["operation"] == "NONE"
-        })
-        .await
+        self.until(id, "arrived", |it| it["phase"] == it["desired_state"] && it["operation"] == "NONE").await
     }
 
     pub async fn until_phase(&self, id: &str, phase: &str) -> Value {
@@ -274,8 +277,10 @@ impl Server {
         let marker = format!("CODEHUB_WORKSPACE_ID={id}");
         self.processes().into_iter().find_map(|pid| {
             let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let items: Vec<String> =
-                environment.split(|byte| *byte == 0).map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+            let items: Vec<String> = environment
+                .split(|byte| *byte == 0)
+                .map(|it| String::from_utf8_lossy(it).into_owned())
+                .collect();
             items.contains(&marker).then_some(())?;
             items.iter().find_map(|item| item.strip_prefix("PORT=")?.parse().ok())
         })
@@ -286,7 +291,9 @@ impl Server {
         let users = self.setup.data_dir().join("homes/users");
         let mut found = Vec::new();
         for user in fs::read_dir(users).into_iter().flatten().flatten() {
-            for volume in fs::read_dir(user.path().join("workspaces").join(id)).into_iter().flatten().flatten() {
+            for volume in
+                fs::read_dir(user.path().join("workspaces").join(id)).into_iter().flatten().flatten()
+            {
                 if volume.file_name().to_string_lossy().starts_with("home-") {
                     found.push(volume.path());
                 }

@@ -190,7 +190,6 @@ pub enum Change {
     Updated {
         workspace: WorkspaceId,
         owner: UserId,
-        revision: i64,
     },
     Deleted {
         workspace: WorkspaceId,

@@ -31,9 +31,7 @@ async fn pass_on(context: &Context, change: Change) {
     let sent = match change {
         Change::Wake => bus.wake().await,
         Change::Deleted { workspace, owner } => bus.publish(owner, Event::Deleted { workspace }).await,
-        Change::Updated { workspace, owner, revision } => {
-            bus.publish(owner, Event::Updated { workspace, revision }).await
-        }
+        Change::Updated { workspace, owner } => bus.publish(owner, Event::Updated { workspace }).await,
         // Caches of this process listen to the store themselves.
         Change::Access { .. } => Ok(()),
     };
@@ -56,11 +54,7 @@ async fn resend(context: &Context) {
             }
         };
         for workspace in &page.items {
-            let change = Change::Updated {
-                workspace: workspace.id,
-                owner: workspace.owner,
-                revision: workspace.revision,
-            };
+            let change = Change::Updated { workspace: workspace.id, owner: workspace.owner };
             pass_on(context, change).await;
         }
         match page.items.last() {

@@ -32,8 +32,6 @@ use pace::Pace;
 
 /// How many of the quiet workspaces a full survey looks at beside the others.
 const ALSO_OLDEST: u32 = 32;
-/// Operations that may follow each other on one observation.
-const MOST_IN_A_ROW: usize = 4;
 
 /// Leads until it is fenced.
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
@@ -151,39 +149,31 @@ impl Controller {
         &mut self,
         mut workspace: Workspace,
         seen: &Observed,
-        mut outcome: Option<(&Action, &Outcome)>,
+        outcome: Option<(&Action, &Outcome)>,
         now: Timestamp,
     ) -> Result<bool, Stop> {
-        let mut saved_any = false;
-        for _ in 0..MOST_IN_A_ROW {
-            let decision = (self.context.decide)(&Inputs {
-                workspace: &workspace,
-                seen,
-                outcome: outcome.take(),
-                policy: &self.context.settings.retry,
-                now,
-                op_id: self.context.chance.op_id(),
-                jitter: self.context.chance.jitter(),
-            });
-            if changed(&workspace, &decision) {
-                if !self.save(&mut workspace, &decision).await? {
-                    return Ok(true);
-                }
-                saved_any = true;
-            }
-            if let Some(action) = decision.action {
-                self.jobs.act(workspace, action);
-                self.pace.busy(Instant::now());
-                return Ok(true);
-            }
-            if !decision.again {
-                break;
-            }
+        let decision = (self.context.decide)(&Inputs {
+            workspace: &workspace,
+            seen,
+            outcome,
+            policy: &self.context.settings.retry,
+            now,
+            op_id: self.context.chance.op_id(),
+            jitter: self.context.chance.jitter(),
+        });
+        let saves = changed(&workspace, &decision);
+        if saves && !self.save(&mut workspace, &decision).await? {
+            return Ok(true);
         }
         if codehub_adapters::store::is_active(&workspace) {
             self.pace.busy(Instant::now());
         }
-        Ok(saved_any)
+        if let Some(action) = decision.action {
+            self.jobs.act(workspace, action);
+        } else if decision.again {
+            self.jobs.look(workspace.id, None);
+        }
+        Ok(saves)
     }
 
     /// An action is under way: save how far it is, end it if it stands still.
