@@ -138,12 +138,15 @@ impl Simulation {
         let faults = Faults { refused: 0.06, lost_answer: 0.05, delayed: 0.05, death: 0.01, cut: 0.08 };
         let world = World::new(seed, faults, options.mutation);
         let began = Instant::now();
-        let store = Arc::new(FakeStore::new(FakeClock::virtual_time()));
+        let clock = FakeClock::new();
+        let store = Arc::new(FakeStore::new(clock.clone()));
         let owner = UserId::from_uuid(Uuid::from_u128(1));
         let made = store.user_create(owner, "somebody", "-", Role::User).await.unwrap();
         assert!(matches!(made, UserChange::Done(_)));
         let shared = Arc::new(Shared {
             store: store.clone(),
+            clock,
+            began,
             world: world.clone(),
             newest_epoch: AtomicI64::new(0),
             trouble: Mutex::new(0.02),
@@ -213,7 +216,7 @@ impl Simulation {
     /// Things happen.
     async fn live(&mut self) {
         for _ in 0..40 + self.world.draw(60) {
-            tokio::time::sleep(Duration::from_millis(self.world.draw(15_000))).await;
+            self.wait(Duration::from_millis(self.world.draw(15_000))).await;
             match self.world.draw(100) {
                 0..=44 => self.somebody_acts().await,
                 45..=69 => self.somebody_writes().await,
@@ -227,6 +230,11 @@ impl Simulation {
                 return;
             }
         }
+    }
+
+    async fn wait(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+        self.shared.tell_the_time();
     }
 
     fn pick_desired(&self) -> Desired {
@@ -351,7 +359,7 @@ impl Simulation {
         *self.shared.trouble.lock().unwrap() = 0.0;
         // Late effects of the bad times arrive within 30 s.
         for round in 0..6 {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            self.wait(Duration::from_secs(60)).await;
             if round < 3 {
                 self.recover_all().await;
             }

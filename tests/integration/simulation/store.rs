@@ -13,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_adapters::{
-    fake::{Gate, World},
+    fake::{FakeClock, Gate, World},
     store::*,
 };
 use codehub_domain::{
@@ -25,16 +25,27 @@ use codehub_domain::{
     ttl::TtlPolicy,
     user::{ApiToken, Role, Session, User},
 };
+use tokio::time::Instant;
 
 /// What all processes share.
 pub struct Shared {
     pub store: Arc<dyn Store>,
+    pub clock: FakeClock,
+    pub began: Instant,
     pub world: World,
     pub newest_epoch: AtomicI64,
     /// How often the database fails a call.
     pub trouble: std::sync::Mutex<f64>,
     /// Mutation: the store takes every epoch for the current one.
     pub ignore_epoch: bool,
+}
+
+impl Shared {
+    /// The database's clock follows the virtual time.
+    pub fn tell_the_time(&self) {
+        let start = Timestamp::from_second(1_767_225_600).unwrap();
+        self.clock.set(start.checked_add(self.began.elapsed()).unwrap());
+    }
 }
 
 pub struct ProcessStore {
@@ -47,6 +58,7 @@ impl ProcessStore {
         self.gate.pass().await;
         tokio::time::sleep(Duration::from_micros(50 + self.shared.world.draw(5_000))).await;
         self.gate.pass().await;
+        self.shared.tell_the_time();
         self.fault("before it was done")
     }
 
@@ -285,10 +297,16 @@ impl Store for ProcessStore {
         self.shared.store.session_create(id, user, secret_hash, lifetime_seconds).await
     }
 
-    async fn session_use(&self, secret_hash: &[u8], lifetime_seconds: u32)
-    -> Result<Option<(Session, User)>>;
+    async fn session_use(
+        &self,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Option<(Session, User)>> {
+        self.shared.store.session_use(secret_hash, lifetime_seconds).await
+    }
+
     async fn session_delete(&self, id: SessionId) -> Result<()> {
-        self.shared.store.session_use(secret_hash, lifetime_seconds, id).await
+        self.shared.store.session_delete(id).await
     }
 
     async fn sessions_sweep(&self) -> Result<u64> {
