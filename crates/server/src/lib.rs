@@ -9,3 +9,4 @@ pub mod app;
 pub mod auth;
 pub mod config;
 pub mod coordinator;
+pub mod service;

@@ -1,1 +1,3 @@
-fn main() {}
+fn main() {
+    print!("{}", codehub_server::config::default_file());
+}
