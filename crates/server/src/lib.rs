@@ -10,3 +10,4 @@ pub mod auth;
 pub mod config;
 pub mod coordinator;
 pub mod service;
+pub mod web;
