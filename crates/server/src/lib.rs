@@ -5,7 +5,11 @@
 //! in `coordinator`.
 
 pub mod activity;
+pub mod api;
 pub mod app;
 pub mod auth;
+pub mod backends;
 pub mod config;
+pub mod serve;
 pub mod service;
+pub mod telemetry;
