@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, Router, extract::State, routing::get};
 use codehub_domain::{Operation, Phase, Timestamp, WorkspaceId, event::HistoryEntry};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa::{OpenApi, ToSchema};
 
 use super::{
     error::{ErrorBody, Result},
@@ -49,7 +49,7 @@ impl From<HistoryEntry> for TransitionView {
     }
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {

@@ -14,7 +14,7 @@ use codehub_domain::WorkspaceId;
 use futures::StreamExt as _;
 use http::header::CONTENT_TYPE;
 use serde::Deserialize;
-use utoipa::{IntoParams, OpenApi};
+use utoipa::OpenApi;
 
 use super::{
     error::{ApiError, ErrorBody, Result},
@@ -36,7 +36,7 @@ pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/workspaces/{id}/logs", get(read))
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct LogsQuery {

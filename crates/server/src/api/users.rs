@@ -10,7 +10,7 @@ use codehub_domain::{
 };
 use http::StatusCode;
 use serde::Deserialize;
-use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa::{OpenApi, ToSchema};
 use uuid::Uuid;
 
 use super::{
@@ -31,7 +31,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/users/{id}", get(show).patch(edit).delete(delete))
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {

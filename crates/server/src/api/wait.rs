@@ -15,7 +15,6 @@ use tokio::{
     sync::broadcast::error::RecvError,
     time::{Instant, sleep_until, timeout_at},
 };
-use utoipa::IntoParams;
 
 use super::error::{ApiError, Result};
 use crate::app::App;
@@ -24,7 +23,7 @@ const LONGEST: u64 = 120;
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The query of everything that can wait.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitQuery {

@@ -7,7 +7,7 @@ use codehub_adapters::store::{Edit, ListFilter, NewWorkspace, StoreError};
 use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, user::User};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer};
-use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa::{OpenApi, ToSchema};
 use uuid::Uuid;
 
 use super::{
@@ -33,7 +33,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/workspaces/{id}", get(show).patch(edit).delete(delete))
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
