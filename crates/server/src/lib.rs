@@ -10,6 +10,7 @@ pub mod app;
 pub mod auth;
 pub mod backends;
 pub mod config;
+pub mod coordinator;
 pub mod serve;
 pub mod service;
 pub mod telemetry;

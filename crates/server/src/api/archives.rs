@@ -31,7 +31,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 struct ArchiveView {
     /// What `recover` takes as `restore_from`.
     #[schema(value_type = String)]
-    archive_key: ArchiveKey,
+    key: ArchiveKey,
     /// Stored bytes.
     size: u64,
     created_at: Timestamp,
@@ -64,7 +64,7 @@ async fn list(
     let items = listed
         .into_iter()
         .map(|archive| ArchiveView {
-            archive_key: archive.key,
+            key: archive.key,
             size: archive.size,
             created_at: archive.modified_at,
             current: workspace.status.archive_key == Some(archive.key),

@@ -153,7 +153,7 @@ impl Stream {
                     }
                 }
                 event = events.recv() => match event {
-                    Ok(Event::Updated { workspace, revision }) => self.updated(workspace, revision).await?,
+                    Ok(Event::Updated { workspace }) => self.updated(workspace).await?,
                     Ok(Event::Deleted { workspace }) => self.deleted(workspace).await?,
                     Ok(Event::Resync) | Err(RecvError::Lagged(_)) => self.snapshot().await?,
                     Err(RecvError::Closed) => return Ok(()),
@@ -185,13 +185,9 @@ impl Stream {
         Ok(())
     }
 
-    async fn updated(&mut self, id: WorkspaceId, revision: i64) -> std::result::Result<(), End> {
-        let old_news = match self.known.get(&id) {
-            Some(Known::Deleted) => true,
-            Some(Known::Revision(known)) => revision <= *known,
-            None => false,
-        };
-        if old_news {
+    /// The row says what is new; [`Stream::tell`] knows what the client has seen of it.
+    async fn updated(&mut self, id: WorkspaceId) -> std::result::Result<(), End> {
+        if self.known.get(&id) == Some(&Known::Deleted) {
             return Ok(());
         }
         match self.app.store().workspace_get(id).await? {

@@ -237,13 +237,6 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
             coordinator.idle_interval.as_secs()
         ));
     }
-    let limits = config.limits;
-    if limits.running_global != 0 && limits.running_per_user > limits.running_global {
-        r.complain(format!(
-            "limits.max_running_per_user ({}) must not be larger than limits.max_running_global ({})",
-            limits.running_per_user, limits.running_global
-        ));
-    }
     let is_command = config.runtime.ide == IdeChoice::Command;
     if is_command && config.runtime.ide_command.is_empty() {
         r.complain("ide.kind is \"command\", but ide.command (IDE_COMMAND) does not say which");
