@@ -9,6 +9,7 @@ pub mod api;
 pub mod app;
 pub mod auth;
 pub mod backends;
+pub mod cli;
 pub mod config;
 pub mod coordinator;
 pub mod serve;

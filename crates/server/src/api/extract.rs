@@ -44,7 +44,9 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
 
     async fn from_request(request: Request, state: &S) -> Result<Self> {
         let has_type = request.headers().contains_key(CONTENT_TYPE);
-        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(bytes_rejected)?;
+        let bytes = axum::body::Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| bytes_rejected(&rejection))?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -69,12 +71,12 @@ fn json_rejected(rejection: JsonRejection) -> ApiError {
             ApiError::new(Code::InvalidRequest, format!("the body is not valid JSON: {}", deepest(&error)))
         }
         JsonRejection::MissingJsonContentType(_) => wrong_type(),
-        JsonRejection::BytesRejection(rejection) => bytes_rejected(rejection),
+        JsonRejection::BytesRejection(rejection) => bytes_rejected(&rejection),
         other => ApiError::new(Code::InvalidRequest, other.body_text()),
     }
 }
 
-fn bytes_rejected(rejection: BytesRejection) -> ApiError {
+fn bytes_rejected(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
         ApiError::new(
             Code::TooLarge,

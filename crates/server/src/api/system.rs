@@ -75,7 +75,7 @@ async fn show(State(app): State<Arc<App>>, _: Admin) -> Result<Json<SystemView>>
 }
 
 /// This process, as people tell it from others.
-pub(crate) fn replica_name() -> String {
+pub fn replica_name() -> String {
     let system = rustix::system::uname();
     format!("{}:{}", system.nodename().to_string_lossy(), std::process::id())
 }

@@ -246,10 +246,10 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
     }
     match (&config.auth.admin_username, &config.auth.admin_password) {
         (Some(_), None) => {
-            r.complain("admin.username is set, but admin.password (CODEHUB_ADMIN_PASSWORD) is not")
+            r.complain("admin.username is set, but admin.password (CODEHUB_ADMIN_PASSWORD) is not");
         }
         (None, Some(_)) => {
-            r.complain("admin.password is set, but admin.username (CODEHUB_ADMIN_USERNAME) is not")
+            r.complain("admin.password is set, but admin.username (CODEHUB_ADMIN_USERNAME) is not");
         }
         (Some(username), Some(password)) => {
             if let Err(why) = crate::auth::rules::username(username) {

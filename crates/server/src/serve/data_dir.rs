@@ -7,13 +7,25 @@ use std::{
     path::Path,
 };
 
-use anyhow::bail;
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
 };
 
 const LOCK_FILE: &str = "codehub.lock";
+
+/// Why a server cannot have the directory.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    #[error(
+        "another CodeHub server ({holder}) already uses {path}: stop it, or choose another data directory with --data-dir or CODEHUB_DATA_DIR"
+    )]
+    InUse { path: String, holder: String },
+    #[error(
+        "the data directory {path} cannot be {what}: {why}; choose another with --data-dir or CODEHUB_DATA_DIR"
+    )]
+    Unusable { path: String, what: &'static str, why: std::io::Error },
+}
 
 /// Held for as long as the server runs. The kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
@@ -24,18 +36,13 @@ impl DataDir {
     ///
     /// # Errors
     /// It cannot be written to, or another server has it.
-    pub fn lock(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let advice = "choose another with --data-dir or CODEHUB_DATA_DIR";
-        if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
-            bail!("the data directory {shown} cannot be made: {error}; {advice}");
-        }
+    pub fn lock(path: &Path) -> Result<Self, DataDirError> {
+        let shown = || path.display().to_string();
+        let unusable = |what| move |why| DataDirError::Unusable { path: shown(), what, why };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable("made"))?;
         let mut open = OpenOptions::new();
         open.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = match open.open(path.join(LOCK_FILE)) {
-            Ok(file) => file,
-            Err(error) => bail!("the data directory {shown} cannot be written to: {error}; {advice}"),
-        };
+        let mut file = open.open(path.join(LOCK_FILE)).map_err(unusable("written to"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -44,18 +51,16 @@ impl DataDir {
                     Ok(_) if !pid.trim().is_empty() => format!("process {}", pid.trim()),
                     Ok(_) | Err(_) => "another process".into(),
                 };
-                bail!("another CodeHub server ({holder}) already uses {shown}: stop it, or {advice}");
+                return Err(DataDirError::InUse { path: shown(), holder });
             }
-            Err(error) => bail!("the data directory {shown} cannot be locked: {error}; {advice}"),
+            Err(error) => return Err(unusable("locked")(error.into())),
         }
         // The pid is for people; the lock is what counts.
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| {
             writeln!(file, "{}", std::process::id())?;
             file.flush()
         });
-        if let Err(error) = written {
-            bail!("the data directory {shown} cannot be written to: {error}; {advice}");
-        }
+        written.map_err(unusable("written to"))?;
         Ok(Self(file))
     }
 }

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use axum::{Router, middleware};
 use codehub_adapters::store::Change;
 use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     api,
@@ -17,7 +18,7 @@ use crate::{
     auth::first_run::{self, FirstRun},
     backends,
     config::Config,
-    telemetry,
+    coordinator, telemetry,
 };
 
 mod connections;
@@ -25,7 +26,7 @@ mod data_dir;
 mod signals;
 
 pub use connections::{ConnectionHandle, run};
-pub use data_dir::DataDir;
+pub use data_dir::{DataDir, DataDirError};
 
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
@@ -41,6 +42,8 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     let app = Arc::new(App::new(config, backends));
     announce(&app, first_run::prepare(&app).await?);
 
+    let leading = CancellationToken::new();
+    let coordinator = tokio::spawn(coordinate(&app, leading.clone()));
     let background = background(&app);
     signals::cancel_on_signal(app.shutdown.clone())?;
     run(listener, router(&app), &app).await;
@@ -49,8 +52,18 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
         // They end by the same token; one that panicked has been logged.
         let _ = task.await;
     }
+    leading.cancel();
+    let _ = coordinator.await;
     tracing::info!("stopped; workspaces keep running");
     Ok(())
+}
+
+/// Leads, until the token says otherwise. The lock on the data directory makes this the only one.
+pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    let context =
+        coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
+    let leadership = coordinator::leader::Leadership::Exclusive { holder: api::replica_name() };
+    coordinator::run(context, leadership, until)
 }
 
 /// Everything that is answered.
@@ -128,7 +141,7 @@ fn announce(app: &App, first_run: FirstRun) {
             tracing::info!(username = user.username, "the configured administrator was created");
         }
         FirstRun::Link(link) => {
-            print!("{}", boxed("Open this link to create the first administrator:", link.reveal()))
+            print!("{}", boxed("Open this link to create the first administrator:", link.reveal()));
         }
     }
 }
