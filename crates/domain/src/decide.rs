@@ -160,17 +160,6 @@ fn into_error(status: &mut Status, failure: Failure, now: Timestamp) -> Transiti
     transition
 }
 
-/// Success: nothing is under way and nothing is wrong.
-fn end_operation(status: &mut Status) {
-    status.operation = Operation::None;
-    status.op_started_at = None;
-    status.op_moved_at = None;
-    status.progress = None;
-    status.error = None;
-    status.error_count = 0;
-    status.next_retry_at = None;
-}
-
 fn set_phase(status: &mut Status, phase: Phase, now: Timestamp) {
     if status.phase != phase {
         status.phase = phase;
@@ -410,27 +399,35 @@ impl<'a> Stepper<'a> {
     }
 
     fn complete(mut self) -> Decision {
-        let Inputs { seen, now, .. } = *self.inputs;
         let operation = self.ws.status.operation;
         if operation == Operation::Provisioning {
             self.ws.status.home.truth = Truth::Volume;
         }
-        end_operation(&mut self.ws.status);
-        self.ws.status.conditions = judge::conditions(&self.ws, seen, now);
-        let before = self.ws.status.phase;
-        let phase = self.phase();
-        set_phase(&mut self.ws.status, phase, now);
-        self.note(before, phase, operation, "done");
-        let mut decision = self.rest("the operation is complete");
-        decision.again = true;
-        decision
+        self.end(operation, "done")
     }
 
     /// Ends an operation whose work so far must not be used; the next decision begins another.
-    fn abandon(mut self, why: &'static str) -> Decision {
+    fn abandon(self, why: &'static str) -> Decision {
         let operation = self.ws.status.operation;
-        end_operation(&mut self.ws.status);
+        self.end(operation, why)
+    }
+
+    /// Nothing is under way any more, and nothing is wrong: the phase is what the world says.
+    fn end(mut self, operation: Operation, why: &'static str) -> Decision {
+        let status = &mut self.ws.status;
+        status.operation = Operation::None;
+        status.op_started_at = None;
+        status.op_moved_at = None;
+        status.progress = None;
+        status.error = None;
+        status.error_count = 0;
+        status.next_retry_at = None;
+        let verdict = self.judge();
         let before = self.ws.status.phase;
+        if let Some(failure) = verdict {
+            self.note(before, before, operation, why);
+            return self.enter_error(failure);
+        }
         let phase = self.phase();
         set_phase(&mut self.ws.status, phase, self.inputs.now);
         self.note(before, phase, operation, why);
@@ -442,6 +439,8 @@ impl<'a> Stepper<'a> {
     fn failed(mut self, failure: Failure) -> Decision {
         let Inputs { policy, now, jitter, .. } = *self.inputs;
         match retry::judge_failure(&self.ws.status, failure, policy, jitter, now) {
+            // Nobody could recover it: deleting is what comes next.
+            Verdict::GiveUp(_) if self.deleted() => self.abandon("failed, and is not needed any more"),
             Verdict::GiveUp(failure) => self.enter_error(failure),
             Verdict::Retry { failure, count, at } => {
                 let status = &mut self.ws.status;
@@ -462,6 +461,7 @@ impl<'a> Stepper<'a> {
         if !already {
             let transition = into_error(&mut self.ws.status, failure, now);
             self.transitions.push(transition);
+            self.ws.status.conditions = judge::conditions(&self.ws, self.inputs.seen, now);
         }
         self.rest("waits for recovery")
     }

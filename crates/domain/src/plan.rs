@@ -102,6 +102,9 @@ pub fn stray_instance(workspace: &Workspace, phase: Phase, seen: &Observed) -> b
 pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
     let status = &workspace.status;
     let home = &status.home;
+    if !fits(workspace) {
+        return Step::Abandon("the home is not where this operation starts from");
+    }
     match status.operation {
         Operation::None => Step::Stuck("no operation is under way"),
         Operation::Provisioning => match seen.volume(home.generation) {
@@ -110,6 +113,9 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
         },
         Operation::CreateEmptyArchive => match committed(workspace) {
             None => Step::Stuck("the operation has no id"),
+            Some((_, false)) if home.truth == Truth::Archive => {
+                Step::Abandon("the home is in another archive")
+            }
             Some((key, false)) => Step::Act(Action::PutEmptyArchive { key }),
             Some((_, true)) if seen.archive.is_there() => Step::Complete,
             Some((_, true)) => Step::Blind("the archive cannot be seen yet"),
@@ -140,6 +146,20 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
             (Seen::NotThere, Some(generations)) if generations.is_empty() => Step::Complete,
             (Seen::NotThere, Some(generations)) => Step::Act(Action::DeleteVolumes { generations }),
         },
+    }
+}
+
+/// Whether an operation has any business with a home that is there. Operations begin and end so that
+/// it always does; should that ever fail, nothing is made, started or packed in the wrong place.
+fn fits(workspace: &Workspace) -> bool {
+    let truth = workspace.status.home.truth;
+    match workspace.status.operation {
+        Operation::None | Operation::Stopping => true,
+        Operation::Deleting => workspace.deleted_at.is_some() || workspace.desired == Desired::Deleted,
+        Operation::Provisioning => truth == Truth::None,
+        Operation::CreateEmptyArchive => truth != Truth::Volume,
+        Operation::Restoring | Operation::Archiving => truth != Truth::None,
+        Operation::Starting => truth == Truth::Volume,
     }
 }
 
@@ -179,6 +199,9 @@ fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
         return Step::Stuck("the operation has no id");
     };
     let newest = workspace.status.home.generation;
+    if !committed && workspace.status.home.truth == Truth::Archive {
+        return Step::Abandon("the home is in another archive");
+    }
     match &seen.instance {
         // An earlier try of this operation may have finished its archive before this began to run,
         // and would be taken for the home as it is now.

@@ -363,4 +363,14 @@ impl Store for ProcessStore {
     async fn setting_delete(&self, name: &str) -> Result<()> {
         self.shared.store.setting_delete(name).await
     }
+
+    async fn user_create(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+        role: Role,
+    ) -> Result<UserChange> {
+        self.shared.store.user_create(id, username, password_hash, role).await
+    }
 }

@@ -7,6 +7,8 @@
 //!   been replaced;
 //! - after a commit that a reader could notice, [`Store::changes`] says so.
 
+#[cfg(test)]
+pub(crate) mod contract;
 mod sql_error;
 pub mod sqlite;
 

@@ -31,7 +31,7 @@ fn the_defaults_are_valid_and_as_documented() {
     let config = Effective::load(&sources(&[], &[])).unwrap().config;
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.public_base_url, "http://127.0.0.1:8080");
-    assert_eq!(config.data_dir, std::path::Path::new("/home/somebody/.local/share/codehub"));
+    assert_eq!(config.data_dir, Path::new("/home/somebody/.local/share/codehub"));
     assert_eq!((config.ttl.standby_seconds, config.ttl.archive_seconds), (600, 1800));
     assert_eq!(config.coordinator.gc_interval, Duration::from_secs(4 * 3600));
     assert_eq!((config.limits.running_per_user, config.limits.running_global), (2, 100));
@@ -103,7 +103,6 @@ fn settings_are_checked_against_each_other() {
         (&[("TTL_ARCHIVE_MAX", "60")], "ttl.archive_seconds (1800)"),
         (&[("TTL_ARCHIVE_SECONDS", "0"), ("TTL_ARCHIVE_MAX", "1h")], "ttl.archive_seconds (0)"),
         (&[("COORDINATOR_ACTIVE_INTERVAL", "1m")], "coordinator.active_interval (60s)"),
-        (&[("LIMITS_MAX_RUNNING_GLOBAL", "1")], "limits.max_running_per_user (2)"),
         (&[("IDE", "command")], "IDE_COMMAND"),
         (&[("IDE_COMMAND", "x")], "IDE=command"),
         (&[("CODEHUB_ADMIN_USERNAME", "root")], "CODEHUB_ADMIN_PASSWORD"),

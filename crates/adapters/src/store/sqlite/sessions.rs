@@ -6,7 +6,7 @@ use codehub_domain::{
 };
 
 use super::{
-    Result, SqliteStore, StoreError, now,
+    Result, SqliteStore, now,
     row::{self, user_columns},
     users,
 };
@@ -20,9 +20,7 @@ pub(super) async fn create(
     lifetime_seconds: u32,
 ) -> Result<Session> {
     let mut write = store.write().await?;
-    if users::get(write.connection(), user).await?.is_none() {
-        return Err(StoreError::Failed(format!("there is no user {user}")));
-    }
+    users::existing(&mut write, user).await?;
     let (now, end) = (write.now, row::later(write.now, lifetime_seconds));
     sqlx::query(
         "INSERT INTO sessions (id, user_id, secret_hash, created_at, expires_at, renewed_at)

@@ -6,7 +6,7 @@ use codehub_domain::{
 };
 
 use super::{
-    Result, SqliteStore, StoreError, now,
+    Result, SqliteStore, now,
     row::{self, user_columns},
     users,
 };
@@ -21,9 +21,7 @@ pub(super) async fn create(
     expires_in_seconds: Option<u32>,
 ) -> Result<ApiToken> {
     let mut write = store.write().await?;
-    if users::get(write.connection(), user).await?.is_none() {
-        return Err(StoreError::Failed(format!("there is no user {user}")));
-    }
+    users::existing(&mut write, user).await?;
     let now = write.now;
     let end = expires_in_seconds.map(|seconds| row::later(now, seconds));
     sqlx::query(

@@ -9,7 +9,7 @@ use codehub_domain::{
 use sqlx::{SqliteConnection, error::ErrorKind};
 
 use super::{
-    Result, SqliteStore,
+    Result, SqliteStore, StoreError,
     row::{self, to_json, user_columns},
     write::Write,
 };
@@ -94,6 +94,14 @@ pub(super) async fn get(connection: &mut SqliteConnection, id: UserId) -> Result
             .fetch_optional(connection)
             .await?;
     found.as_ref().map(row::user).transpose()
+}
+
+/// Whatever is made for a user, is made for one who is there.
+pub(super) async fn existing(write: &mut Write, id: UserId) -> Result<()> {
+    match get(write.connection(), id).await? {
+        Some(_) => Ok(()),
+        None => Err(StoreError::Failed(format!("there is no user {id}"))),
+    }
 }
 
 pub(super) async fn get_many(store: &SqliteStore, ids: &[UserId]) -> Result<HashMap<UserId, User>> {

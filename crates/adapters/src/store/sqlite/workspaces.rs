@@ -12,6 +12,7 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
 use super::{
     Result, SqliteStore, history,
     row::{self, micros, to_json, workspace_columns},
+    users,
 };
 use crate::store::{Created, Edit, ListFilter, NewWorkspace, Page};
 
@@ -22,6 +23,7 @@ pub(super) async fn create(
     actor: Actor,
 ) -> Result<Created> {
     let mut write = store.write().await?;
+    users::existing(&mut write, new.owner).await?;
     let now = row::time(write.now)?;
     let workspace = Workspace {
         id: new.id,
