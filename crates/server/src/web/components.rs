@@ -28,6 +28,15 @@ pub(super) fn moment(view: &View, at: Timestamp) -> Markup {
     }
 }
 
+/// A moment that lies ahead, and is never said to be past: what should happen then is late, not gone.
+pub(super) fn ahead(view: &View, at: Timestamp) -> Markup {
+    html! {
+        time datetime=(at) title=(words::exact(at)) data-ahead {
+            (words::relative(view.lang, at.max(view.now), view.now))
+        }
+    }
+}
+
 /// Bytes moved of bytes to move; without a total, only that it moves.
 pub(super) fn progress_bar(lang: Lang, label: &str, progress: codehub_domain::Progress) -> Markup {
     html! {

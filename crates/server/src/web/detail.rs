@@ -124,8 +124,8 @@ fn head(me: &Me, detail: &Detail) -> Markup {
             @if !ws.description.is_empty() { p.description { (ws.description) } }
             div.status-card data-testid="status" {
                 div {
-                    (row::state(view, ws, &detail.policy))
-                    p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) }
+                    (row::state(view, ws, &detail.policy, false))
+                    @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
                 }
                 div.ws-actions {
                     (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id)))
@@ -188,7 +188,7 @@ fn conditions(view: &View, ws: &Workspace) -> Markup {
                     @if condition.status {
                         span.yes { (icons::check()) (t.yes) }
                     } @else {
-                        span.no { (icons::cross()) (t.no) }
+                        span.no.bad[name == "policy.healthy"] { (icons::cross()) (t.no) }
                     }
                 }
                 td data-label=(t.reason) {

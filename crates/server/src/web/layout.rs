@@ -116,6 +116,7 @@ fn flashes(view: &View) -> Markup {
     }
 }
 
+/// Only for somebody signed in: everything in it needs that.
 fn header(view: &View, place: Place) -> Markup {
     let t = view.t;
     let entry = |to: &str, at: Place, text: &str| {
@@ -124,10 +125,10 @@ fn header(view: &View, place: Place) -> Markup {
         }
     };
     html! {
-        header.top {
-            div.top-inner {
-                a.brand href="/" { (icons::logo()) span { "CodeHub" } }
-                @if let Some(me) = &view.me {
+        @if let Some(me) = &view.me {
+            header.top {
+                div.top-inner {
+                    a.brand href="/" { (icons::logo()) span { "CodeHub" } }
                     nav.main-nav aria-label=(t.main_navigation) {
                         ul {
                             (entry("/", Place::Workspaces, t.workspaces))

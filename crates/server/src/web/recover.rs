@@ -10,7 +10,7 @@ use codehub_domain::{
 use maud::{Markup, html};
 
 use super::{
-    components::moment,
+    components::{ahead, moment},
     detail::Detail,
     i18n::words,
     icons, row,
@@ -64,7 +64,7 @@ pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
             p.quiet {
                 (words::failed_times(view.lang, status.error_count.max(1)))
                 " · " code { (failure.reason) }
-                @if let Some(at) = status.next_retry_at { " · " (t.tries_again) " " (moment(view, at)) }
+                @if let Some(at) = status.next_retry_at { " · " (t.tries_again) " " (ahead(view, at)) }
             }
             @if may {
                 @if let Some(ways) = Ways::of(status, archives.first()) {

@@ -79,7 +79,7 @@ impl Row<'_> {
                     }
                     @if !ws.description.is_empty() { p.description { (ws.description) } }
                 }
-                div.ws-state { (state(view, ws, self.policy)) }
+                div.ws-state { (state(view, ws, self.policy, true)) }
                 div.ws-actions { (actions(view, self.user, ws, self.back)) }
             }
         }
@@ -95,7 +95,7 @@ pub(super) fn label(view: &View, ws: &Workspace) -> String {
 }
 
 /// Phase, what is being done, how far, what went wrong, what comes next by itself.
-pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy) -> Markup {
+pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy, with_trouble: bool) -> Markup {
     let (lang, status) = (view.lang, &ws.status);
     html! {
         div.state-line {
@@ -110,21 +110,21 @@ pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy) -> Markup {
                 }
             } @else if let Some(expiry) = ttl::expiry(ws, policy) {
                 span.countdown data-testid="countdown" {
-                    (icons::clock()) (words::expiry_label(lang, expiry.to)) " "
-                    (components::moment(view, expiry.at))
+                    @let (before, after) = words::expiry(lang, expiry.to);
+                    (icons::clock()) span { (before) (components::ahead(view, expiry.at)) (after) }
                 }
             }
         }
         @if let Some(progress) = status.progress {
             (components::progress_bar(lang, words::operation(lang, status.operation), progress))
         }
-        @if let Some(failure) = &status.error {
-            p.trouble data-testid="error-reason" data-reason=(failure.reason) {
+        @if let Some(failure) = status.error.as_ref().filter(|_| with_trouble) {
+            p.trouble.passing[!failure.reason.is_terminal()] data-testid="error-reason" data-reason=(failure.reason) {
                 strong { (words::reason(lang, failure.reason)) }
                 @if !failure.reason.is_terminal() {
                     " · " (words::failed_times(lang, status.error_count))
                     @if let Some(at) = status.next_retry_at {
-                        " · " (view.t.tries_again) " " (components::moment(view, at))
+                        " · " (view.t.tries_again) " " (components::ahead(view, at))
                     }
                 }
             }

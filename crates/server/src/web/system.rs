@@ -38,7 +38,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
             }
         }
         section.card {
-            h2 { (t.workspaces) " " span.quiet { (words::total(view.lang, total)) } }
+            h2 { (words::total(view.lang, total)) }
             ul.counts data-testid="counts" {
                 @for phase in Phase::ALL.iter().filter(|phase| **phase != Phase::Deleted) {
                     li data-phase=(phase) {
@@ -71,7 +71,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                     }
                     dt { (t.gc) }
                     dd {
-                        @if brake.is_some() { span.no { (icons::cross()) (t.gc_braked) } }
+                        @if brake.is_some() { span.no.bad { (icons::cross()) (t.gc_braked) } }
                         @else { span.yes { (icons::check()) (t.gc_normal) } }
                     }
                 }
@@ -87,7 +87,7 @@ fn backend(view: &View, name: &str, kind: &str, answers: bool) -> Markup {
         dd {
             code { (kind) } " "
             @if answers { span.yes { (icons::check()) (view.t.answers) } }
-            @else { span.no { (icons::cross()) (view.t.answers_not) } }
+            @else { span.no.bad { (icons::cross()) (view.t.answers_not) } }
         }
     }
 }

@@ -104,7 +104,7 @@ fn list_page(me: &Me, users: &StorePage<User>, username: &str, wrong: &[Wrong]) 
 fn active(view: &View, user: &User) -> Markup {
     html! {
         @if user.disabled {
-            span.no { (icons::cross()) (view.t.disabled) }
+            span.no.bad { (icons::cross()) (view.t.disabled) }
         } @else {
             span.yes { (icons::check()) (view.t.active) }
         }

@@ -11,10 +11,12 @@ const parse = (html) => new DOMParser().parseFromString(html, 'text/html');
 // --- times ---
 
 const ago = new Intl.RelativeTimeFormat(lang, { numeric: 'always' });
+const rightNow = new Intl.RelativeTimeFormat(lang, { numeric: 'auto' }).format(0, 'second');
 const exact = new Intl.DateTimeFormat(lang, { dateStyle: 'full', timeStyle: 'long' });
 
-function relative(at) {
+function relative(at, never) {
   const seconds = Math.floor(at / 1000) - Math.floor((Date.now() + clockSkew) / 1000);
+  if (seconds === 0 || (seconds < 0 && never)) return rightNow;
   const size = Math.abs(seconds);
   const [unit, span] = size < 60 ? ['second', 1] : size < 3600 ? ['minute', 60] : size < 86400 ? ['hour', 3600] : ['day', 86400];
   return ago.format(Math.trunc(seconds / span), unit);
@@ -24,7 +26,7 @@ function tell(root = document) {
   for (const time of $$('time[datetime]', root)) {
     const at = Date.parse(time.dateTime);
     if (Number.isNaN(at)) continue;
-    const text = relative(at);
+    const text = relative(at, time.hasAttribute('data-ahead'));
     if (time.textContent !== text) time.textContent = text;
     if (!time.dataset.exact) {
       time.dataset.exact = '1';

@@ -325,13 +325,13 @@ pub fn failed_times(lang: Lang, count: u32) -> String {
     }
 }
 
-/// Before a time: `sleeps in 9 minutes`, `9분 후 대기`.
-pub fn expiry_label(lang: Lang, to: Desired) -> &'static str {
+/// Around a time ahead: `Sleeps in 9 minutes`, `9분 후 대기 전환`.
+pub fn expiry(lang: Lang, to: Desired) -> (&'static str, &'static str) {
     match (to, lang) {
-        (Desired::Running | Desired::Standby, Lang::En) => "Sleeps",
-        (Desired::Running | Desired::Standby, Lang::Ko) => "대기 전환",
-        (Desired::Archived | Desired::Deleted, Lang::En) => "Archived",
-        (Desired::Archived | Desired::Deleted, Lang::Ko) => "보관 전환",
+        (Desired::Running | Desired::Standby, Lang::En) => ("Sleeps ", ""),
+        (Desired::Running | Desired::Standby, Lang::Ko) => ("", " 대기 전환"),
+        (Desired::Archived | Desired::Deleted, Lang::En) => ("Will be archived ", ""),
+        (Desired::Archived | Desired::Deleted, Lang::Ko) => ("", " 보관 전환"),
     }
 }
 
