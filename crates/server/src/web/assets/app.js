@@ -164,7 +164,7 @@ function listen() {
     heard();
     const workspace = JSON.parse(event.data);
     const shown = $(`#detail[data-id="${workspace.id}"], [id="ws-${workspace.id}"]`);
-    if (shown ? Date.parse(shown.dataset.version) !== Date.parse(workspace.updated_at) || progressDiffers(shown, workspace) : isNew(workspace.id)) refresh(workspace.id);
+    if (shown ? shown.dataset.version !== workspace.updated_at : isNew(workspace.id)) refresh(workspace.id);
   });
   events.addEventListener('workspace_deleted', (event) => {
     heard();
@@ -174,11 +174,6 @@ function listen() {
     offlineSoon ??= setTimeout(() => { $('#offline').hidden = false; }, 3000);
     if (events?.readyState === EventSource.CLOSED) reconnect(retry = Math.min(retry * 2, 30_000));
   };
-}
-
-function progressDiffers(shown, workspace) {
-  const bar = $('progress', shown);
-  return Boolean(workspace.progress) && (!bar || bar.value !== workspace.progress.done);
 }
 
 function hush() {
@@ -213,13 +208,13 @@ addEventListener('pageshow', (event) => {
 });
 listen();
 
-// Other people's workspaces send us no events: look now and then.
-setInterval(() => {
-  if (!document.hidden) for (const element of $$('[data-poll][data-busy]')) refresh(element.dataset.id);
-}, 3000);
-setInterval(() => {
-  if (!document.hidden) for (const element of $$('[data-poll]:not([data-busy])')) refresh(element.dataset.id);
-}, 20_000);
+// What no event tells: other people's workspaces, and that activity has moved a countdown.
+function look(selector) {
+  if (!document.hidden) for (const element of $$(selector)) refresh(element.dataset.id);
+}
+setInterval(() => look('[data-poll][data-busy]'), 3000);
+setInterval(() => look('[data-poll]:not([data-busy])'), 20_000);
+setInterval(() => look('[data-phase="RUNNING"][data-id]:not([data-poll], [data-busy])'), 60_000);
 
 // --- dialogs, forms, small comforts ---
 
