@@ -41,7 +41,7 @@ use std::{
 
 use codehub_domain::Timestamp;
 use sqlx::{
-    ConnectOptions, SqlitePool,
+    ConnectOptions, Connection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::broadcast;
@@ -83,23 +83,13 @@ impl SqliteStore {
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         prepare_file(&path).map_err(|error| cannot_open(&path, &error))?;
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
+        let writer = pool(1)
             .connect_with(
                 options(&path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full),
             )
             .await?;
         migrate::run(&writer).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .connect_with(options(&path).pragma("query_only", "ON"))
-            .await?;
+        let readers = pool(READERS).connect_with(options(&path).pragma("query_only", "ON")).await?;
         let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
         Ok(Self { path, writer, turn: Arc::default(), readers, changes })
     }
@@ -127,6 +117,26 @@ impl SqliteStore {
         let now: i64 = sqlx::query_scalar(concat!("SELECT ", now!())).fetch_one(&self.readers).await?;
         row::time(now)
     }
+}
+
+/// Connections stay open, except those that lost count of their transactions. SQLite itself rolls back
+/// when the disk is full or fails; the driver's own rollback then finds nothing to end, and it would
+/// believe for ever that a transaction is open.
+fn pool(size: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(size)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                if connection.is_in_transaction() {
+                    // A rollback may still be on its way; it comes before the answer to this.
+                    connection.ping().await?;
+                }
+                Ok(!connection.is_in_transaction())
+            })
+        })
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
