@@ -203,3 +203,18 @@ async fn a_caller_that_goes_away_leaves_no_silent_commit() {
     let after = store.workspace_get(made.id).await.unwrap().unwrap();
     assert_eq!(after.revision - made.revision, announced);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_may_open_it_for_the_first_time_at_once() {
+    for _ in 0..10 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("codehub.db");
+        let opening = (0..3).map(|_| {
+            let path = path.clone();
+            tokio::spawn(async move { SqliteStore::open(&path).await })
+        });
+        for opened in futures::future::join_all(opening).await {
+            assert_eq!(opened.unwrap().unwrap().user_count().await.unwrap(), 0);
+        }
+    }
+}
