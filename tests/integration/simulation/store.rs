@@ -56,7 +56,7 @@ pub(super) struct ProcessStore {
 impl ProcessStore {
     async fn enter(&self) -> Result<()> {
         self.gate.pass().await;
-        tokio::time::sleep(Duration::from_micros(50 + self.shared.world.draw(5_000))).await;
+        tokio::time::sleep(Duration::from_millis(1 + self.shared.world.draw(5))).await;
         self.gate.pass().await;
         self.shared.tell_the_time();
         self.fault("before it was done")

@@ -19,8 +19,8 @@ use super::jobs::fenced;
 use crate::coordinator::Context;
 
 /// How often a starting instance is asked whether it is ready: often at first, for those that take
-/// milliseconds.
-const READY_FIRST: Duration = Duration::from_millis(5);
+/// milliseconds, and each time a little later.
+const READY_STEP: Duration = Duration::from_millis(5);
 const READY_MOST: Duration = Duration::from_millis(250);
 
 /// Carries out actions, a bounded number at once. Starts and stops do not wait for archives.
@@ -146,7 +146,7 @@ impl Executor {
 
     /// The controller's deadline ends this wait, not a count of our own.
     async fn until_ready(&self, id: WorkspaceId) -> Result<Outcome, Failed> {
-        let mut pause = READY_FIRST;
+        let mut pause = READY_STEP;
         loop {
             match self.context.backends.instances.status(id).await {
                 Ok(Some(Instance { state: InstanceState::Ready, .. })) => return Ok(Outcome::Done),
@@ -158,7 +158,7 @@ impl Executor {
                 Ok(Some(Instance { state: InstanceState::Alive, .. })) | Err(_) => {}
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 5 / 4).min(READY_MOST);
+            pause = (pause + READY_STEP).min(READY_MOST);
         }
     }
 
