@@ -15,6 +15,7 @@ export class Editor {
   constructor(on) {
     this.on = on;
     this.active = null;
+    this.remembered = memory.get("open-files", {});
     this.find = new FindBar(() => this.active?.surface ?? null);
     const key = isMac ? "⌘" : "Ctrl+";
     this.welcome = h("div", { class: "welcome" }, h("img", { src: "assets/icon.svg", width: "56", height: "56", alt: "" }),
@@ -39,7 +40,7 @@ export class Editor {
 
   /// Opens the files that were open last time.
   async restore() {
-    const { paths = [], active } = memory.get("open-files", {});
+    const { paths = [], active } = this.remembered;
     const known = await Promise.all(paths.map((path) => api.stat(path).then(() => path, () => null)));
     for (const path of known.filter(Boolean)) this.open(path, false);
     const doc = this.find_(active) ?? this.documents()[0];

@@ -150,11 +150,13 @@ export class Surface {
     const caret = this.position().line - 1;
     const rows = [];
     const numbers = [];
+    let offset = this.marks ? this.#lines.slice(0, first).reduce((sum, line) => sum + line.length + 1, 0) : 0;
     for (let n = first; n < last; n++) {
       const { tokens } = tokenize(this.#lines[n], this.#stateAt(n), this.rules);
       const row = h("div", { class: "line" });
       for (const [kind, text] of tokens) row.append(kind ? h("span", { class: `t-${kind}` }, text) : text);
-      this.#mark(row, this.#lines[n]);
+      this.#mark(row, this.#lines[n], offset);
+      offset += this.#lines[n].length + 1;
       rows.push(row);
       numbers.push(h("div", { class: n === caret ? "number active" : "number" }, String(n + 1)));
     }
@@ -168,13 +170,13 @@ export class Surface {
     this.current.hidden = this.area.selectionStart !== this.area.selectionEnd;
   }
 
-  #mark(row, line) {
+  #mark(row, line, offset) {
     const found = this.marks?.(line) ?? [];
     if (!found.length) return;
     const layer = h("div", { class: "marks" });
     let at = 0;
     for (const [start, end] of found) {
-      layer.append(line.slice(at, start), h("mark", {}, line.slice(start, end)));
+      layer.append(line.slice(at, start), h("mark", { class: offset + start === this.area.selectionStart ? "current" : "" }, line.slice(start, end)));
       at = end;
     }
     row.prepend(layer);

@@ -38,12 +38,20 @@ function paint(span, fg, bg, flags) {
   if (flags & INVERSE || front >= 0) style.color = colour(front, flags & INVERSE ? "--term-bg" : "--term-fg");
   if (flags & INVERSE || back >= 0) style.backgroundColor = colour(back, flags & INVERSE ? "--term-fg" : "--term-bg");
   const classes = [];
+  // Palettes are made for text on the page's background; on a coloured one a
+  // neutral text colour may vanish, so there it is chosen for contrast.
+  if (isHue(back) && !isHue(front) && front < 16) {
+    style.color = "";
+    classes.push("on-hue");
+  }
   if (flags & BOLD) classes.push("bold");
   if (flags & DIM) classes.push("dim");
   if (flags & ITALIC) classes.push("italic");
   if (flags & UNDERLINE) classes.push("underline");
   if (classes.length) span.className = classes.join(" ");
 }
+
+const isHue = (value) => (value >= 1 && value <= 6) || (value >= 9 && value <= 14);
 
 function colour(value, fallback) {
   if (value < 0) return `var(${fallback})`;

@@ -174,7 +174,7 @@ export class Tree {
         this.#activate(node);
       },
     }, h("span", { class: "twisty" }, entry.kind === "dir" ? icon("chevronRight") : null), node.glyph,
-      h("span", { class: "label" }, entry.name), entry.link ? h("span", { class: "link-mark" }, icon("link")) : null, more);
+      h("span", { class: "label" }, entry.name), entry.link && entry.kind !== "link" ? h("span", { class: "link-mark" }, icon("link")) : null, more);
     node.item = h("li", {
       role: "treeitem", tabindex: "-1", "aria-selected": "false", "aria-level": node.depth,
       "aria-expanded": entry.kind === "dir" ? "false" : null, "aria-label": entry.name,
