@@ -21,6 +21,7 @@ use portable_pty::MasterPty;
 use rustix::process::{Pid, Signal};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use emulator::Emulator;
 pub(crate) use emulator::Snapshot;
@@ -32,6 +33,7 @@ const MAX_PENDING_INPUT: usize = 4 * 1024 * 1024;
 const MAX_SIDE: u16 = 1000;
 /// Between asking a shell to go (HUP) and making it (KILL).
 const GRACE: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 /// A lock whose data stays usable even if a holder panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,8 +61,6 @@ pub(crate) struct Terminal {
     pending_input: AtomicUsize,
     pid: Option<u32>,
     exit: OnceLock<Exit>,
-    /// Woken once when the shell has exited.
-    gone: Notify,
 }
 
 impl Terminal {
@@ -89,7 +89,6 @@ impl Terminal {
 
     fn exited(&self, exit: Exit) {
         let _ = self.exit.set(exit);
-        self.gone.notify_waiters();
         self.changed();
     }
 
@@ -165,28 +164,39 @@ impl Terminal {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    /// The shell's process group, and that of the foreground program, which
+    /// under job control has one of its own.
+    fn groups(&self) -> Vec<Pid> {
         let shell = self.pid.and_then(|pid| i32::try_from(pid).ok());
-        // With job control the foreground program has a group of its own.
         let foreground = lock(&self.master).process_group_leader();
-        let mut groups = vec![shell, foreground];
+        let mut groups: Vec<Pid> = [shell.filter(|_| self.exit().is_none()), foreground]
+            .into_iter()
+            .flatten()
+            .filter_map(Pid::from_raw)
+            .collect();
         groups.dedup();
-        for group in groups.into_iter().flatten().filter_map(Pid::from_raw) {
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
+        groups
     }
 
-    /// Ends the shell: a hang-up, as when a window closes, then force.
+    /// Ends what runs here: a hang-up, as when a window closes, then force.
     async fn end(&self) {
-        let gone = self.gone.notified();
-        tokio::pin!(gone);
-        gone.as_mut().enable();
-        if self.exit().is_some() {
-            return;
+        let mut groups = self.groups();
+        for group in &groups {
+            let _ = rustix::process::kill_process_group(*group, Signal::HUP);
         }
-        self.signal(Signal::HUP);
-        if tokio::time::timeout(GRACE, gone).await.is_err() {
-            self.signal(Signal::KILL);
+        let deadline = Instant::now() + GRACE;
+        loop {
+            groups.retain(|group| rustix::process::test_kill_process_group(*group).is_ok());
+            if groups.is_empty() {
+                return;
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        for group in groups {
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }
 }
@@ -244,7 +254,6 @@ impl Terminals {
             input,
             pending_input: AtomicUsize::new(0),
             exit: OnceLock::new(),
-            gone: Notify::new(),
         });
         pty::serve(&terminal, reader, writer, spawned.child, pending)?;
         state.open.insert(terminal.id, terminal.clone());

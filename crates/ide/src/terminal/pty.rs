@@ -6,7 +6,9 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
@@ -16,6 +18,7 @@ use tokio::sync::mpsc;
 use super::{Exit, Terminal};
 
 const READ_CHUNK: usize = 16 * 1024;
+const LAST_WORDS: Duration = Duration::from_millis(300);
 const STACK: usize = 256 * 1024;
 
 /// A shell that runs but has no threads yet.
@@ -92,11 +95,15 @@ pub(super) fn serve(
     input: mpsc::UnboundedReceiver<Vec<u8>>,
 ) -> std::io::Result<()> {
     let weak = Arc::downgrade(terminal);
-    thread("pty-read", move || read_output(reader, &weak))?;
+    let (drained, all_read) = std::sync::mpsc::channel::<()>();
+    thread("pty-read", move || {
+        read_output(reader, &weak);
+        drop(drained);
+    })?;
     let weak = Arc::downgrade(terminal);
     thread("pty-write", move || write_input(writer, input, &weak))?;
     let terminal = Arc::downgrade(terminal);
-    thread("pty-wait", move || wait(child, &terminal))
+    thread("pty-wait", move || wait(child, &terminal, &all_read))
 }
 
 fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
@@ -139,7 +146,11 @@ fn write_input(
     }
 }
 
-fn wait(mut child: Box<dyn Child + Send + Sync>, terminal: &Weak<Terminal>) {
+fn wait(
+    mut child: Box<dyn Child + Send + Sync>,
+    terminal: &Weak<Terminal>,
+    all_read: &Receiver<()>,
+) {
     let exit = match child.wait() {
         Ok(status) => Exit {
             code: status.exit_code(),
@@ -150,6 +161,9 @@ fn wait(mut child: Box<dyn Child + Send + Sync>, terminal: &Weak<Terminal>) {
             signal: None,
         },
     };
+    // Last words first, then the news. Something left in the background may
+    // hold the terminal open, so this does not wait for long.
+    let _ = all_read.recv_timeout(LAST_WORDS);
     if let Some(terminal) = terminal.upgrade() {
         terminal.exited(exit);
     }

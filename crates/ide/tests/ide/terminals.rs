@@ -90,7 +90,7 @@ async fn questions_of_programs_are_answered() {
     let id = page.open().await;
     // The answer to "where is the cursor" arrives as input of the asking program.
     page.type_text(id, "clear; printf '\\033[7;9H\\033[6n'; IFS= read -rsd R answer; printf '\\nGOT:%q\\n' \"$answer\"\r").await;
-    page.until_text(id, "[7\\;9").await;
+    page.until_text(id, "GOT:$'\\E[7;9'").await;
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn korean_is_two_cells_wide() {
         "clear; printf '가나다'; printf '\\033[6n'; IFS= read -rsd R a; printf '\\n%q\\n' \"$a\"\r",
     )
     .await;
-    page.until_text(id, "[1\\;7").await;
+    page.until_text(id, "\\E[1;7").await;
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn lines_that_scrolled_away_can_be_fetched() {
     let id = page.open().await;
     page.type_text(id, "clear; seq -f 'n%gn' 1 300; echo done\r")
         .await;
-    let screen = page.until_text(id, "done\n").await;
+    let screen = page.until_text(id, "\ndone\n").await;
     let base = screen.last["base"].as_u64().unwrap();
     assert!(base > 270);
     page.send(json!({ "t": "lines", "id": id, "from": base - 40, "to": base }))

@@ -63,7 +63,7 @@ async fn a_storm_is_few_messages_and_a_hidden_page_hears_none() {
     while page.next_within(Duration::from_millis(600)).await.is_some() {
         messages += 1;
     }
-    assert!((1..10).contains(&messages), "{messages} messages");
+    assert!((1..30).contains(&messages), "{messages} messages");
 
     watch(&mut page, json!([])).await;
     ide.write("late", "");
