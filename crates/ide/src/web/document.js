@@ -12,6 +12,8 @@ import { Surface } from "./surface.js";
 const IMAGE = /\.(?:png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 /// Beyond this, colours are not worth the wait.
 const COLOUR_LIMIT = 512 * 1024;
+/// How long a file may be missing before it counts as deleted, in ms.
+const SETTLE = 400;
 
 export class Document {
   /// `on` has changed(doc) and moved(doc).
@@ -80,13 +82,13 @@ export class Document {
   /// Looks whether the file on disk is still the one that was loaded.
   async check() {
     if (!this.surface || this.saving) return;
-    let version = null;
-    try {
-      version = (await api.stat(this.path)).version;
-    } catch (error) {
-      if (error.code !== "NOT_FOUND") return;
+    let version = await this.#diskVersion();
+    if (version === null) {
+      // Perhaps it is just being replaced, or renamed by us: look once more.
+      await new Promise((resolve) => setTimeout(resolve, SETTLE));
+      version = await this.#diskVersion();
     }
-    if (this.saving || version === this.version) return;
+    if (version === undefined || this.saving || version === this.version) return;
     if (version === null) {
       this.version = null;
       this.#setDirty(true);
@@ -96,6 +98,15 @@ export class Document {
     } else {
       await this.reload();
       toast(t("reloaded", { name: this.name }));
+    }
+  }
+
+  /// Null when the file is gone, undefined when that cannot be said.
+  async #diskVersion() {
+    try {
+      return (await api.stat(this.path)).version;
+    } catch (error) {
+      return error.code === "NOT_FOUND" ? null : undefined;
     }
   }
 

@@ -40,9 +40,9 @@ function paint(span, fg, bg, flags) {
   const classes = [];
   // Palettes are made for text on the page's background; on a coloured one a
   // neutral text colour may vanish, so there it is chosen for contrast.
-  if (isHue(back) && !isHue(front) && front < 16) {
+  if (back >= 0 && NEUTRAL.has(front)) {
     style.color = "";
-    classes.push("on-hue");
+    classes.push(groundClass(back));
   }
   if (flags & BOLD) classes.push("bold");
   if (flags & DIM) classes.push("dim");
@@ -51,22 +51,26 @@ function paint(span, fg, bg, flags) {
   if (classes.length) span.className = classes.join(" ");
 }
 
-const isHue = (value) => (value >= 1 && value <= 6) || (value >= 9 && value <= 14);
+const NEUTRAL = new Set([-1, 0, 7, 8, 15]);
+
+function groundClass(back) {
+  if (back < 16) return back % 8 === 0 ? "on-dark" : "on-hue";
+  const rgb = back < 256 ? PALETTE_RGB[back] : [(back >> 16) & 255, (back >> 8) & 255, back & 255];
+  return 0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2] > 128 ? "on-light" : "on-dark";
+}
 
 function colour(value, fallback) {
   if (value < 0) return `var(${fallback})`;
   if (value < 16) return `var(--term-${value})`;
-  if (value < 256) return PALETTE[value];
+  if (value < 256) return `rgb(${PALETTE_RGB[value].join(" ")})`;
   return `#${(value & 0xffffff).toString(16).padStart(6, "0")}`;
 }
 
-const PALETTE = (() => {
+const PALETTE_RGB = (() => {
   const palette = [];
   const step = [0, 95, 135, 175, 215, 255];
-  for (let i = 0; i < 216; i++) {
-    palette[16 + i] = `rgb(${step[Math.floor(i / 36)]} ${step[Math.floor(i / 6) % 6]} ${step[i % 6]})`;
-  }
-  for (let i = 0; i < 24; i++) palette[232 + i] = `rgb(${8 + i * 10} ${8 + i * 10} ${8 + i * 10})`;
+  for (let i = 0; i < 216; i++) palette[16 + i] = [step[Math.floor(i / 36)], step[Math.floor(i / 6) % 6], step[i % 6]];
+  for (let i = 0; i < 24; i++) palette[232 + i] = [8 + i * 10, 8 + i * 10, 8 + i * 10];
   return palette;
 })();
 
