@@ -29,11 +29,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
+use axum::{Json, Router};
 use http::{HeaderValue, Uri};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -57,10 +58,14 @@ pub struct Options {
     /// A prefix such as `/w/abc` that requests may carry if the proxy does not
     /// strip it. Requests without it work too.
     pub base_path: Option<String>,
+    /// What the page calls this workspace.
+    pub name: Option<String>,
+    /// Where the page's name leads back to; `http` and `https` only.
+    pub dashboard: Option<String>,
 }
 
 impl Options {
-    /// Loopback, a free port, no base path.
+    /// Loopback, a free port, no base path, no name.
     #[must_use]
     pub fn new(home: impl Into<PathBuf>) -> Self {
         Self {
@@ -68,7 +73,25 @@ impl Options {
             port: 0,
             home: home.into(),
             base_path: None,
+            name: None,
+            dashboard: None,
         }
+    }
+
+    /// Takes name and dashboard from the environment a workspace is given.
+    #[must_use]
+    pub fn described_by_env(mut self) -> Self {
+        let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        self.name = text("CODEHUB_WORKSPACE_NAME");
+        self.dashboard = text("CODEHUB_URL");
+        self
+    }
+
+    /// What `GET api/info` answers.
+    fn info(&self) -> Value {
+        let is_web = |url: &&String| url.starts_with("http://") || url.starts_with("https://");
+        let dashboard = self.dashboard.as_ref().filter(is_web);
+        json!({ "name": self.name, "dashboard": dashboard })
     }
 }
 
@@ -88,7 +111,7 @@ pub async fn serve(
 pub struct Server {
     listener: TcpListener,
     home: Home,
-    base_path: Option<String>,
+    options: Options,
 }
 
 impl Server {
@@ -111,7 +134,7 @@ impl Server {
         Ok(Self {
             listener,
             home,
-            base_path: options.base_path,
+            options,
         })
     }
 
@@ -142,7 +165,7 @@ impl Server {
             watcher,
             shutdown: stopping.clone(),
         };
-        let app = router(self.home, shared, self.base_path.as_deref());
+        let app = router(self.home, shared, &self.options);
 
         let begun = stopping.clone();
         let server = axum::serve(self.listener, app).with_graceful_shutdown(async move {
@@ -162,16 +185,19 @@ impl Server {
     }
 }
 
-fn router(home: Home, shared: Shared, base_path: Option<&str>) -> Router {
+fn router(home: Home, shared: Shared, options: &Options) -> Router {
+    let info = options.info();
     let pages = Router::new()
         .route("/", get(assets::index))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/assets/{name}", get(assets::asset))
+        .route("/api/info", get(async || Json(info)))
         .route("/ws", get(socket::upgrade))
         .with_state(shared)
         .merge(files::router(home))
         .layer(axum::middleware::from_fn(origin::guard))
         .layer(axum::middleware::map_response(secure));
+    let base_path = options.base_path.as_deref();
     match base_path.map(|base| base.trim_end_matches('/').to_owned()) {
         Some(base) if !base.is_empty() => {
             // Rewriting must happen before routing, hence the outer router.

@@ -35,7 +35,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::terminal::{Exit, Snapshot};
+use crate::terminal::{Exit, History, Snapshot};
 use crate::watch::{Changes, Wanted};
 
 #[derive(Deserialize, Debug)]
@@ -94,7 +94,8 @@ pub(crate) fn error(id: Option<u32>, message: &str) -> String {
     json!({ "t": "error", "id": id, "message": message }).to_string()
 }
 
-pub(crate) fn lines(id: u32, epoch: u32, from: usize, lines: &[String]) -> String {
+pub(crate) fn lines(id: u32, history: &History) -> String {
+    let History { epoch, from, lines } = history;
     // Rows are JSON already.
     format!(
         r#"{{"t":"lines","id":{id},"epoch":{epoch},"from":{from},"lines":[{}]}}"#,

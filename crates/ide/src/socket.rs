@@ -177,9 +177,7 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
         FromPage::Lines { id, from, to } => match find(id) {
             Ok(terminal) => {
                 let to = to.min(from.saturating_add(MAX_LINES));
-                let epoch = terminal.epoch();
-                let (from, lines) = terminal.history(from, to);
-                Some(protocol::lines(id, epoch, from, &lines))
+                Some(protocol::lines(id, &terminal.history(from, to)))
             }
             Err(answer) => Some(answer),
         },

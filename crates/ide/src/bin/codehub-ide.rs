@@ -54,7 +54,7 @@ fn run() -> Result<()> {
 /// `None` when help was asked for.
 fn options() -> Result<Option<Options>> {
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
-    let mut options = Options::new(home);
+    let mut options = Options::new(home).described_by_env();
     options.port = match std::env::var("PORT") {
         Ok(port) => parse_port(&port).context("PORT")?,
         Err(_) => 8080,

@@ -52,6 +52,14 @@ pub(crate) struct Snapshot {
     pub(crate) bells: u32,
 }
 
+/// Lines from the scrollback, encoded like those of a snapshot.
+pub(crate) struct History {
+    pub(crate) epoch: u32,
+    /// The number of the first line.
+    pub(crate) from: usize,
+    pub(crate) lines: Vec<String>,
+}
+
 pub(crate) struct Emulator {
     parser: Parser<Side>,
     filter: Filter,
@@ -179,9 +187,8 @@ impl Emulator {
         }
     }
 
-    /// Lines `from..to` that scrolled away, as far as they are still kept, and
-    /// the number of the first one returned.
-    pub(crate) fn history(&mut self, from: usize, to: usize) -> (usize, Vec<String>) {
+    /// Lines `from..to` that scrolled away, as far as they are still kept.
+    pub(crate) fn history(&mut self, from: usize, to: usize) -> History {
         let first = self.parser.callbacks().discarded;
         let base = self.base();
         let (rows, cols) = self.size();
@@ -197,7 +204,11 @@ impl Emulator {
             at += usize::from(take);
         }
         screen.set_scrollback(0);
-        (from, lines)
+        History {
+            epoch: self.epoch,
+            from,
+            lines,
+        }
     }
 
     fn base(&self) -> usize {
@@ -373,10 +384,10 @@ mod tests {
         // Of n lines and the empty one the cursor is on, three are on screen.
         assert_eq!(snapshot.base, SCROLLBACK + 10 - 2);
         assert_eq!(snapshot.first, snapshot.base - SCROLLBACK);
-        let (from, lines) = emulator.history(100, 107);
-        assert_eq!(from, 100);
-        assert_eq!(lines.len(), 7);
-        assert_eq!(lines[6], r#"[0,"l106"]"#);
+        let history = emulator.history(100, 107);
+        assert_eq!(history.from, 100);
+        assert_eq!(history.lines.len(), 7);
+        assert_eq!(history.lines[6], r#"[0,"l106"]"#);
         // Reading history leaves the live screen in view.
         assert!(emulator.snapshot() == snapshot);
     }

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use emulator::Emulator;
-pub(crate) use emulator::Snapshot;
+pub(crate) use emulator::{History, Snapshot};
 
 /// Enough for anybody, few enough for the threads and scrollback they hold.
 const MAX_TERMINALS: usize = 24;
@@ -141,12 +141,8 @@ impl Terminal {
         (version, picture)
     }
 
-    pub(crate) fn history(&self, from: usize, to: usize) -> (usize, Vec<String>) {
+    pub(crate) fn history(&self, from: usize, to: usize) -> History {
         lock(&self.emulator).history(from, to)
-    }
-
-    pub(crate) fn epoch(&self) -> u32 {
-        self.picture().1.epoch
     }
 
     pub(crate) fn set_dark(&self, dark: bool) {

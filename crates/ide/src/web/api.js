@@ -33,6 +33,7 @@ async function failure(status, json) {
 
 const at = (name, path) => `api/${name}?path=${path}`;
 
+export const info = async () => (await request("GET", "api/info")).json();
 export const list = async (path) => (await request("GET", at("tree", path))).json();
 export const stat = async (path) => (await request("GET", at("stat", path))).json();
 export const mkdir = (path) => request("POST", at("mkdir", path));

@@ -128,6 +128,16 @@ function toggleTerminal() {
 
 // --- start -----------------------------------------------------------------
 
+api.info().then(({ name, dashboard }) => {
+  if (name) {
+    $("workspace-name").textContent = name;
+    editor.setWorkspace(name);
+  }
+  if (dashboard) {
+    $("brand").href = dashboard;
+    $("brand").title = t("dashboard");
+  }
+}, () => { /* a name is not worth a complaint */ });
 await tree.reload("");
 await editor.restore();
 if (narrow.matches && !editor.active) layout.view("files");

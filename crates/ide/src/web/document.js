@@ -35,7 +35,7 @@ export class Document {
     this.name = api.shown(api.base(path));
     this.language = languageOf(this.name);
     this.element.setAttribute("aria-label", this.name);
-    this.surface?.setRules(this.#rules());
+    this.surface?.setFile(this.name, this.#rules());
   }
 
   async load() {

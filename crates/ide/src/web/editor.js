@@ -15,13 +15,14 @@ export class Editor {
   constructor(on) {
     this.on = on;
     this.active = null;
+    this.workspace = "CodeHub";
     this.remembered = memory.get("open-files", {});
     this.find = new FindBar(() => this.active?.surface ?? null);
     const key = isMac ? "⌘" : "Ctrl+";
     this.welcome = h("div", { class: "welcome" }, h("img", { src: "assets/icon.svg", width: "56", height: "56", alt: "" }),
       h("p", {}, t("welcome")), h("p", { class: "quiet" }, t("welcomeKeys", { save: `${key}S`, find: `${key}F`, terminal: `${key}J` })));
     $("editor-host").append(this.welcome, this.find.element);
-    arrowKeys($("tabs"), '[role="tab"]', (tab) => this.activate(this.find_(tab.dataset.path)));
+    arrowKeys($("tabs"), '[role="tab"]', (tab) => this.activate(this.byPath(tab.dataset.path)));
     $("save-button").addEventListener("click", () => this.save());
     $("find-button").addEventListener("click", () => this.find.open());
     addEventListener("beforeunload", (event) => {
@@ -30,11 +31,16 @@ export class Editor {
     this.#show();
   }
 
+  setWorkspace(name) {
+    this.workspace = name;
+    this.#show();
+  }
+
   documents() {
     return [...this.#tabs.keys()];
   }
 
-  find_(path) {
+  byPath(path) {
     return this.documents().find((doc) => doc.path === path);
   }
 
@@ -43,12 +49,12 @@ export class Editor {
     const { paths = [], active } = this.remembered;
     const known = await Promise.all(paths.map((path) => api.stat(path).then(() => path, () => null)));
     for (const path of known.filter(Boolean)) this.open(path, false);
-    const doc = this.find_(active) ?? this.documents()[0];
+    const doc = this.byPath(active) ?? this.documents()[0];
     if (doc && !this.active) this.activate(doc, false);
   }
 
   async open(path, focus = true) {
-    let doc = this.find_(path);
+    let doc = this.byPath(path);
     if (!doc) {
       doc = new Document(path, { changed: (doc) => this.#refresh(doc), moved: () => this.#status() });
       this.#tabs.set(doc, this.#makeTab(doc));
@@ -171,7 +177,7 @@ export class Editor {
     $("find-button").hidden = !doc?.surface;
     $("save-button").disabled = !doc?.dirty;
     $("open-path").textContent = doc ? api.shown(doc.path) : "";
-    document.title = doc ? `${doc.dirty ? "● " : ""}${doc.name} — CodeHub` : "CodeHub";
+    document.title = doc ? `${doc.dirty ? "● " : ""}${doc.name} — ${this.workspace}` : this.workspace;
     memory.set("open-files", { paths: this.documents().map((doc) => doc.path), active: doc?.path });
     this.#status();
   }

@@ -63,7 +63,6 @@ const WORDS = {
   uploading: ["Uploading {name}", "{name} 올리는 중"],
   uploadFailed: ["“{name}” was not uploaded: {why}", "“{name}”을(를) 올리지 못했습니다: {why}"],
   uploaded: ["{count} uploaded", "{count}개 올림"],
-  dropHere: ["Drop to upload into {name}", "{name}에 놓아 올리기"],
   noFolders: ["Folders cannot be dropped; upload their files.", "폴더는 올릴 수 없습니다. 파일을 올려 주세요."],
   changedOnDisk: ["This file changed on disk.", "이 파일이 디스크에서 변경되었습니다."],
   deletedOnDisk: ["This file was deleted on disk. Saving creates it again.", "이 파일이 디스크에서 삭제되었습니다. 저장하면 다시 만들어집니다."],
@@ -90,6 +89,7 @@ const WORDS = {
   terminalInput: ["Terminal {name}, type here", "터미널 {name} 입력"],
   noTerminal: ["No terminal is open.", "열린 터미널이 없습니다."],
   backToNow: ["Latest output", "최신 출력으로"],
+  dashboard: ["Back to the dashboard", "대시보드로 돌아가기"],
   network: ["the server did not answer", "서버가 응답하지 않습니다"],
   image: ["Preview of {name}", "{name} 미리 보기"],
 };

@@ -62,7 +62,8 @@ export class Surface {
     this.#draw();
   }
 
-  setRules(rules) {
+  setFile(name, rules) {
+    this.area.setAttribute("aria-label", t("editing", { name }));
     this.rules = rules;
     this.#states = [null];
     this.#draw();
