@@ -33,7 +33,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, Uri, header};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -216,6 +216,10 @@ async fn secure(mut response: Response) -> Response {
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
     }
+    response
+        .headers_mut()
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

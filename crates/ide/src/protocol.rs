@@ -1,8 +1,8 @@
 //! The messages on the page's one WebSocket (`GET ws`), all JSON text.
 //!
 //! The socket carries every terminal of the page and the news about files. Both
-//! sides speak only when something happened: there are no pings, no polls and
-//! no acknowledgements, so an idle page is silent.
+//! sides speak only when something happened: there are no heartbeats, no polls
+//! and no acknowledgements, so an idle page is silent.
 //!
 //! From the page:
 //!
@@ -15,6 +15,7 @@
 //! | `size` | `id rows cols` | my view has this size; the last one to say so wins |
 //! | `lines` | `id from to` | send lines that scrolled away, by number |
 //! | `close` | `id` | end the terminal |
+//! | `probe` | | are you there? asked only when something was sent and nothing came back |
 //! | `watch` | `dirs: [{dir, files, list}]` | tell me when these change; replaces the last one |
 //!
 //! To the page:
@@ -25,6 +26,7 @@
 //! | `opened` | `id` | the answer to `open` |
 //! | `screen` | `id full rows cols lines cur modes first base epoch title bells exit` | what changed since the last one; `lines` maps row numbers to rows as described in `terminal::encode` |
 //! | `lines` | `id epoch from lines` | the answer to `lines` |
+//! | `here` | | the answer to `probe` |
 //! | `fs` | `dirs files` | these encoded paths changed on disk |
 //! | `error` | `message`, perhaps `id` | a request could not be done |
 //!
@@ -74,6 +76,7 @@ pub(crate) enum FromPage {
     Close {
         id: u32,
     },
+    Probe,
     Watch {
         dirs: Vec<Wanted>,
     },
@@ -88,6 +91,10 @@ pub(crate) fn terms<'a>(terms: impl Iterator<Item = (u32, &'a str)>) -> String {
 
 pub(crate) fn opened(id: u32) -> String {
     json!({ "t": "opened", "id": id }).to_string()
+}
+
+pub(crate) fn here() -> String {
+    json!({ "t": "here" }).to_string()
 }
 
 pub(crate) fn error(id: Option<u32>, message: &str) -> String {

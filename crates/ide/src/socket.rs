@@ -186,6 +186,7 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
             terminals.close(id);
             None
         }
+        FromPage::Probe => Some(protocol::here()),
         FromPage::Watch { dirs } => {
             if let Some(watcher) = page.shared.watcher.clone() {
                 let inbox = page.inbox.clone();

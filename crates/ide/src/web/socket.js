@@ -1,15 +1,23 @@
 // The page's one WebSocket. Reconnects by itself, but only while somebody can
 // see the page and the network is there; it never sends anything to keep alive.
+//
+// A connection can die without a word (a laptop slept, a network changed), and
+// a browser may notice only minutes later. So when something was sent and
+// nothing came back for a while, it asks "are you there", once; without an
+// answer it starts over. An idle page sends nothing and so asks nothing.
 
 const FIRST_DELAY = 500;
 const LONGEST_DELAY = 20000;
 const GIVE_UP_AFTER = 8;
+/// How long after something was sent an answer may take, in ms.
+const PATIENCE = 3000;
 
 export class Socket {
   #handlers = new Map();
   #ws = null;
   #timer = 0;
   #failures = 0;
+  #doubt = 0;
 
   /// "connecting", "open", "lost" (trying again) or "down" (waiting for the person).
   state = "connecting";
@@ -32,6 +40,7 @@ export class Socket {
   send(message) {
     if (this.#ws?.readyState === WebSocket.OPEN) {
       this.#ws.send(JSON.stringify(message));
+      if (!this.#doubt) this.#doubt = setTimeout(() => this.#probe(), PATIENCE);
       return true;
     }
     return false;
@@ -55,15 +64,30 @@ export class Socket {
       this.#become("open");
     };
     ws.onmessage = (event) => {
+      this.#trust();
       const message = JSON.parse(event.data);
       this.#emit(message.t, message);
     };
-    ws.onclose = () => {
-      if (this.#ws !== ws) return;
-      this.#ws = null;
-      this.#failures += 1;
-      this.#retryLater();
-    };
+    ws.onclose = () => this.#ws === ws && this.#lose();
+  }
+
+  #probe() {
+    this.#ws?.send(JSON.stringify({ t: "probe" }));
+    this.#doubt = setTimeout(() => this.#lose(), PATIENCE);
+  }
+
+  #trust() {
+    clearTimeout(this.#doubt);
+    this.#doubt = 0;
+  }
+
+  #lose() {
+    this.#trust();
+    const dead = this.#ws;
+    this.#ws = null;
+    dead?.close();
+    this.#failures += 1;
+    this.#retryLater();
   }
 
   #retryLater() {

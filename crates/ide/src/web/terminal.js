@@ -330,11 +330,18 @@ export class TerminalView {
     if (on) this.resize();
   }
 
-  #copySelection(event) {
+  /// Copies and returns to typing, so that the next Ctrl+C interrupts again.
+  async #copySelection(event) {
     const text = selectedText(this.space);
     if (!text) return;
     event.preventDefault();
-    navigator.clipboard?.writeText(text).catch(() => document.execCommand("copy"));
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      document.execCommand("copy"); // no clipboard access: plain http, or refused
+    }
+    getSelection().removeAllRanges();
+    this.focus();
   }
 
   #copy(event) {

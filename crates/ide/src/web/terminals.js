@@ -33,7 +33,12 @@ export class Terminals {
       this.host.classList.toggle("offline", state !== "open");
       if (state === "open") this.#known = false;
     });
-    new ResizeObserver(() => this.#current()?.resize()).observe(this.host);
+    // Dragging a border makes many sizes; programs need only the last.
+    let settling = 0;
+    new ResizeObserver(() => {
+      clearTimeout(settling);
+      settling = setTimeout(() => this.#current()?.resize(), 80);
+    }).observe(this.host);
     dark.addEventListener("change", () => this.#attachAll());
     this.#touchKeys();
   }

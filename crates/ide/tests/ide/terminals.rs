@@ -248,6 +248,8 @@ async fn an_idle_page_hears_nothing() {
     page.settle().await;
     let heard = page.next_within(Duration::from_secs(4)).await;
     assert!(heard.is_none(), "an idle page was told {heard:?}");
+    page.send(json!({ "t": "probe" })).await;
+    page.expect("here").await;
 }
 
 fn alive(pid: &str) -> bool {
