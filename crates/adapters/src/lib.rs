@@ -1,1 +1,3 @@
 //! The world.
+
+pub mod archive;

@@ -1,0 +1,28 @@
+//! Homes at rest: packing a home into one object, and getting it back.
+//!
+//! A home is archived as a pax tar stream in one zstd frame, with a small
+//! meta object beside it that is written last and makes it count. Nothing
+//! outside this module knows that: callers see [`ObjectArchives`] and its
+//! keys, [`ArchiveMeta`], [`Progress`] and [`ArchiveError`].
+//!
+//! ```text
+//! walk → header → pack ─→ zstd, sha256 ─→ parts ─→ store      (pack.rs, object.rs)
+//! store ─→ ranges ─→ sha256, zstd ─→ entries → beneath        (source.rs, unpack.rs)
+//! ```
+//!
+//! The middle is plain blocking code on its own threads; the store is async;
+//! bounded channels join them, so memory stays flat whatever a home holds.
+
+mod attrs;
+mod error;
+mod header;
+mod meta;
+mod pack;
+mod progress;
+mod sparse;
+mod walk;
+
+pub use error::ArchiveError;
+pub use meta::ArchiveMeta;
+pub use pack::{PackOptions, PackSummary, pack};
+pub use progress::Progress;
