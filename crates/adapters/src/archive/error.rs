@@ -105,8 +105,14 @@ impl ArchiveError {
             Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => {
                 Self::refused(format!("{path}: not a possible name"))
             }
+            Errno::FBIG => Self::refused(format!("{path}: larger than any file can be")),
             _ => Self::local(format!("cannot restore {path}"), source),
         }
+    }
+
+    /// An error while setting metadata: whatever it is, the name was fine.
+    pub(super) fn dressing(path: &[u8], source: Errno) -> Self {
+        Self::local(format!("cannot set attributes of {}", show(path)), source)
     }
 
     /// An error the object store reported.

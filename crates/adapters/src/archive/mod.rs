@@ -14,15 +14,28 @@
 //! bounded channels join them, so memory stays flat whatever a home holds.
 
 mod attrs;
+mod beneath;
 mod error;
 mod header;
+mod local;
 mod meta;
+mod object;
 mod pack;
+mod pax;
 mod progress;
+mod reader;
+mod source;
 mod sparse;
+mod transfer;
+mod unpack;
 mod walk;
 
 pub use error::ArchiveError;
 pub use meta::ArchiveMeta;
+pub use object::{ListedArchive, ObjectArchives, Verify};
 pub use pack::{PackOptions, PackSummary, pack};
 pub use progress::Progress;
+pub use unpack::{Limits, UnpackSummary, unpack};
+
+#[cfg(test)]
+mod tests;

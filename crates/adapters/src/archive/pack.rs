@@ -174,8 +174,7 @@ impl<'a, W: Write> Packer<'a, W> {
                 self.header(found.path, found.stat, Kind::Symlink { target }, &[])
             }
             FileType::RegularFile => {
-                let flags =
-                    OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let file = openat(dir, name, flags, Mode::empty()).map_err(reading)?;
                 self.add_file(found, File::from(file))
             }
@@ -232,7 +231,15 @@ impl<'a, W: Write> Packer<'a, W> {
             None => {
                 self.header(path, &stat, Kind::File { size }, &xattrs)?;
                 // The hole scan moves the offset; read from the start.
-                self.copy(path, &mut file, Segment { offset: 0, len: size }, has_holes)?;
+                self.copy(
+                    path,
+                    &mut file,
+                    Segment {
+                        offset: 0,
+                        len: size,
+                    },
+                    has_holes,
+                )?;
                 self.pad(size)?;
             }
             Some(segments) => {
@@ -255,13 +262,7 @@ impl<'a, W: Write> Packer<'a, W> {
     }
 
     /// Copies one stretch of a file, all of it or an error.
-    fn copy(
-        &mut self,
-        path: &[u8],
-        file: &mut File,
-        segment: Segment,
-        seek: bool,
-    ) -> Result<()> {
+    fn copy(&mut self, path: &[u8], file: &mut File, segment: Segment, seek: bool) -> Result<()> {
         if seek {
             rustix::fs::seek(&*file, rustix::fs::SeekFrom::Start(segment.offset))
                 .map_err(|e| ArchiveError::reading(path, e))?;
@@ -285,13 +286,7 @@ impl<'a, W: Write> Packer<'a, W> {
         Ok(())
     }
 
-    fn header(
-        &mut self,
-        path: &[u8],
-        stat: &Stat,
-        kind: Kind<'_>,
-        xattrs: &[Xattr],
-    ) -> Result<()> {
+    fn header(&mut self, path: &[u8], stat: &Stat, kind: Kind<'_>, xattrs: &[Xattr]) -> Result<()> {
         self.head.clear();
         let header = Header {
             path,

@@ -14,10 +14,10 @@ pub(super) struct Segment {
 
 /// The map precedes the data, so it is held in memory; holes too small to be
 /// worth it are filled until it is short enough.
-const MAX_SEGMENTS: usize = 64 * 1024;
+const MAX_SEGMENTS: usize = 16 * 1024;
 
 /// Longest map the reader accepts: room for what other programs write.
-pub(super) const MAX_READ_SEGMENTS: usize = 4 * MAX_SEGMENTS;
+pub(super) const MAX_READ_SEGMENTS: usize = 512 * 1024;
 
 /// The data segments of an open file, or `None` when it has no holes.
 pub(super) fn scan(file: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Vec<Segment>>> {

@@ -1,0 +1,511 @@
+//! Archives in an object store.
+//!
+//! An archive is two objects: the data, and a meta object that is written
+//! after the data was verified. Only both together are an archive.
+//!
+//! Guarantees:
+//! - A finished archive is never written to again. A second `put` under its
+//!   key checks the stored bytes and uploads nothing.
+//! - `put` returns success only when the data and the meta object were seen
+//!   in the store, durable where the store is a directory.
+//! - `fetch` returns success only when every stored byte matched the meta
+//!   object and the restored home is durable.
+//! - "Not there" is only said when the store could be asked.
+//!
+//! One `put` per key at a time is the caller's business. Should two overlap
+//! all the same, they write the same bytes: packing is deterministic.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use jiff::Timestamp;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Location;
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutMode};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{ArchiveError, Result};
+use super::local::LocalRoot;
+use super::meta::{ArchiveMeta, MAX_META_BYTES};
+use super::pack::{PackOptions, PackSummary, estimate, pack, pack_nothing};
+use super::progress::Progress;
+use super::source::digest;
+use super::transfer::{PART, Parts, joined, part_size, read_through, upload};
+use super::unpack::{Limits, unpack};
+
+const DATA_NAME: &str = "home.tar.zst";
+const META_SUFFIX: &str = ".meta";
+
+/// The size of a home is only estimated this far into it.
+const ESTIMATE_ENTRIES: u64 = 200_000;
+
+/// How `put` makes sure that the data arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Compare the size; the store is trusted with the rest.
+    Size,
+    /// Read everything back and compare the checksum.
+    Content,
+}
+
+/// An object or pair of objects found in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedArchive {
+    pub key: String,
+    /// Stored bytes, as far as they are there.
+    pub size: u64,
+    /// By the store's clock, of the newer object.
+    pub last_modified: Timestamp,
+    /// Whether data and meta are both there.
+    pub complete: bool,
+}
+
+/// The archives of one deployment.
+#[derive(Clone, Debug)]
+pub struct ObjectArchives {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+    local: Option<LocalRoot>,
+    options: PackOptions,
+    verify: Verify,
+}
+
+impl ObjectArchives {
+    /// The key under which an operation stores a home.
+    #[must_use]
+    pub fn key(workspace_id: &str, op_id: &str) -> String {
+        format!("{workspace_id}/{op_id}/{DATA_NAME}")
+    }
+
+    /// Archives in any object store, below `prefix` (which may be empty).
+    /// The store must be durable when it says that a write is done.
+    #[must_use]
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
+        Self {
+            store,
+            prefix: prefix.trim_matches('/').into(),
+            local: None,
+            options: PackOptions::default(),
+            verify: Verify::Size,
+        }
+    }
+
+    /// Archives as files below `root`, which is made if it is missing.
+    /// Writes are synced, and read back before they count.
+    pub fn open_local(root: &Path, prefix: &str) -> Result<Self> {
+        let context = "cannot open the archive directory";
+        let local = LocalRoot::create(root).map_err(|e| ArchiveError::local(context, e))?;
+        let store = LocalFileSystem::new_with_prefix(root)
+            .map_err(|e| ArchiveError::store("open", "the archive directory", &e))?
+            .with_fsync(true)
+            .with_automatic_cleanup(true);
+        Ok(Self {
+            local: Some(local),
+            verify: Verify::Content,
+            ..Self::new(Arc::new(store), prefix)
+        })
+    }
+
+    /// Sets compression level and threads.
+    #[must_use]
+    pub fn with_options(self, options: PackOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    #[must_use]
+    pub fn with_verify(self, verify: Verify) -> Self {
+        Self { verify, ..self }
+    }
+
+    /// Archives the home directory `home` under `key`.
+    pub async fn put(
+        &self,
+        key: &str,
+        home: &Path,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ArchiveMeta> {
+        if let Some(meta) = self.finished(key, cancel).await? {
+            return Ok(meta);
+        }
+        let stop = cancel.child_token();
+        let _stop_when_dropped = stop.clone().drop_guard();
+        let total = {
+            let (home, stop) = (home.to_owned(), stop.clone());
+            joined(blocking(move || estimate(&home, ESTIMATE_ENTRIES, &stop)).await)?
+        };
+        progress.start(total);
+        let (home, options, progress) = (home.to_owned(), self.options, progress.clone());
+        let token = stop.clone();
+        self.store_new(key, part_size(total), &stop, move |sink| {
+            pack(&home, sink, options, &progress, &token)
+        })
+        .await
+    }
+
+    /// Archives an empty home under `key`.
+    pub async fn put_empty(&self, key: &str) -> Result<ArchiveMeta> {
+        let cancel = CancellationToken::new();
+        if let Some(meta) = self.finished(key, &cancel).await? {
+            return Ok(meta);
+        }
+        self.store_new(key, PART, &cancel, pack_nothing).await
+    }
+
+    /// Restores the archive `key` into `target`, an empty directory.
+    pub async fn fetch(
+        &self,
+        key: &str,
+        target: &Path,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ArchiveMeta> {
+        let Some(meta) = self.head(key).await? else {
+            return Err(ArchiveError::NotFound { key: key.into() });
+        };
+        progress.start(meta.uncompressed);
+        let limits = Limits {
+            uncompressed: meta.uncompressed,
+            entries: meta.entries,
+        };
+        let data = self.data(key)?;
+        let (target, progress) = (target.to_owned(), progress.clone());
+        let found = read_through(
+            &self.store,
+            &data,
+            meta.size,
+            cancel,
+            move |stream, cancel| unpack(stream, &target, limits, &progress, &cancel),
+        )
+        .await
+        .map_err(|error| named(error, key))?;
+        let expected = (&meta.sha256, meta.size, meta.uncompressed, meta.entries);
+        let actual = (&found.sha256, found.size, found.uncompressed, found.entries);
+        if actual != expected {
+            let message = format!("{key}: restored {actual:?}, its meta object says {expected:?}");
+            return Err(ArchiveError::Corrupted { message });
+        }
+        Ok(meta)
+    }
+
+    /// What a finished archive says about itself; `None` when it is not
+    /// there or not finished. Data of another size than it should have is
+    /// an error.
+    pub async fn head(&self, key: &str) -> Result<Option<ArchiveMeta>> {
+        let Some(meta) = self.read_meta(key).await? else {
+            return Ok(None);
+        };
+        let Some(size) = self.data_size(key).await? else {
+            return Ok(None);
+        };
+        if size != meta.size {
+            let expected = meta.size;
+            let message = format!("{key}: has {size} bytes, should have {expected}");
+            return Err(ArchiveError::Corrupted { message });
+        }
+        Ok(Some(meta))
+    }
+
+    /// Everything below the prefix that is, or was to become, an archive.
+    pub async fn list(&self) -> Result<Vec<ListedArchive>> {
+        let prefix = self.location(&self.prefix)?;
+        let failed = |e: &StoreError| match ArchiveError::store("list", &self.prefix, e) {
+            // A missing bucket; a missing prefix is an empty list.
+            ArchiveError::NotFound { key } => ArchiveError::Unreachable {
+                message: format!("cannot list {key}: {e}"),
+            },
+            error => error,
+        };
+        let mut found: BTreeMap<String, (Option<u64>, bool, Timestamp)> = BTreeMap::new();
+        let mut objects = self.store.list(Some(&prefix));
+        while let Some(object) = objects.try_next().await.map_err(|e| failed(&e))? {
+            let path = object.location.as_ref();
+            let Some(path) = path.strip_prefix(prefix.as_ref()) else {
+                continue;
+            };
+            let path = path.trim_start_matches('/');
+            let (key, is_meta) = match path.strip_suffix(META_SUFFIX) {
+                Some(key) => (key, true),
+                None => (path, false),
+            };
+            if !is_key(key) {
+                continue;
+            }
+            let nanos = object.last_modified.timestamp_nanos_opt().unwrap_or(0);
+            let modified = Timestamp::from_nanosecond(nanos.into()).unwrap_or_default();
+            let entry = found.entry(key.into()).or_default();
+            match is_meta {
+                true => entry.1 = true,
+                false => entry.0 = Some(object.size),
+            }
+            entry.2 = entry.2.max(modified);
+        }
+        if found.is_empty() {
+            self.check_present().await?;
+        }
+        let listed = found.into_iter();
+        let listed = listed.map(|(key, (size, has_meta, last_modified))| ListedArchive {
+            key,
+            size: size.unwrap_or(0),
+            last_modified,
+            complete: has_meta && size.is_some(),
+        });
+        Ok(listed.collect())
+    }
+
+    /// Removes an archive, finished or not. The meta object goes first, so
+    /// what is half deleted never looks complete.
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        for location in [self.meta(key)?, self.data(key)?] {
+            match self.store.delete(&location).await {
+                Ok(()) => {}
+                Err(StoreError::NotFound { .. }) => self.check_present().await?,
+                Err(error) => return Err(ArchiveError::store("delete", key, &error)),
+            }
+            self.on_disk(move |local| local.sync_removal(location.as_ref()))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what uploads that never ended have left behind. Only a
+    /// directory keeps such things where we can see them; object stores have
+    /// life-cycle rules for it.
+    pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<u64> {
+        let swept = self.on_disk(move |local| local.sweep(older_than)).await?;
+        Ok(swept.unwrap_or(0))
+    }
+
+    /// A finished archive under this key, its content checked. Meta without
+    /// data is no archive any more and is cleared away.
+    async fn finished(&self, key: &str, cancel: &CancellationToken) -> Result<Option<ArchiveMeta>> {
+        if let Some(meta) = self.head(key).await? {
+            self.check_content(key, &meta.sha256, meta.size, cancel)
+                .await?;
+            return Ok(Some(meta));
+        }
+        if self.read_meta(key).await?.is_some() {
+            self.delete(key).await?;
+        }
+        Ok(None)
+    }
+
+    /// Uploads data, verifies it, uploads meta, verifies both.
+    async fn store_new(
+        &self,
+        key: &str,
+        part_size: usize,
+        cancel: &CancellationToken,
+        produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
+    ) -> Result<ArchiveMeta> {
+        let stored = self.upload_all(key, part_size, cancel, produce).await;
+        if stored.is_err() {
+            for location in [self.data(key)?, self.meta(key)?] {
+                let swept = self.on_disk(move |local| local.sweep_object(location.as_ref()));
+                if let Err(error) = swept.await {
+                    tracing::warn!(%error, key, "an unfinished upload could not be removed");
+                }
+            }
+        }
+        stored
+    }
+
+    async fn upload_all(
+        &self,
+        key: &str,
+        part_size: usize,
+        cancel: &CancellationToken,
+        produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
+    ) -> Result<ArchiveMeta> {
+        let data = self.data(key)?;
+        let summary = upload(&*self.store, &data, part_size, cancel, produce)
+            .await
+            .map_err(unfindable)?;
+        let meta = ArchiveMeta::new(&summary);
+        let arrived = self.data_size(key).await?;
+        if arrived != Some(meta.size) {
+            return Err(ArchiveError::Unreachable {
+                message: format!("{key}: uploaded {} bytes, found {arrived:?}", meta.size),
+            });
+        }
+        if self.verify == Verify::Content {
+            self.check_content(key, &meta.sha256, meta.size, cancel)
+                .await?;
+        }
+        if cancel.is_cancelled() {
+            return Err(ArchiveError::Cancelled);
+        }
+        self.write_meta(key, &meta).await?;
+        match self.head(key).await? {
+            Some(stored) if stored == meta => Ok(meta),
+            _ => Err(ArchiveError::Unreachable {
+                message: format!("{key}: was written but is not there"),
+            }),
+        }
+    }
+
+    async fn check_content(
+        &self,
+        key: &str,
+        sha256: &str,
+        size: u64,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let data = self.data(key)?;
+        let (_, actual) =
+            read_through(&self.store, &data, size, cancel, |stream, _| digest(stream))
+                .await
+                .map_err(unfindable)?;
+        if actual != sha256 {
+            let message = format!("{key}: stored bytes have checksum {actual}, not {sha256}");
+            return Err(ArchiveError::Corrupted { message });
+        }
+        Ok(())
+    }
+
+    /// Writes the commit mark, never over another one where the store can
+    /// promise that.
+    async fn write_meta(&self, key: &str, meta: &ArchiveMeta) -> Result<()> {
+        let location = self.meta(key)?;
+        let bytes = meta.encode()?;
+        let create = self
+            .store
+            .put_opts(&location, bytes.clone().into(), PutMode::Create.into());
+        let written = match create.await {
+            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+                self.store.put(&location, bytes.into()).await
+            }
+            other => other,
+        };
+        match written {
+            // Already there: our own write whose answer was lost, or not
+            // ours; reading it back decides.
+            Ok(_) | Err(StoreError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(unfindable(ArchiveError::store("commit", key, &error))),
+        }
+    }
+
+    async fn read_meta(&self, key: &str) -> Result<Option<ArchiveMeta>> {
+        let location = self.meta(key)?;
+        let result = match self.store.get(&location).await {
+            Ok(result) => result,
+            Err(error) => return self.absent(key, &error).await,
+        };
+        if result.meta.size > MAX_META_BYTES {
+            let message = format!("{key}: meta object is too large");
+            return Err(ArchiveError::Corrupted { message });
+        }
+        match result.bytes().await {
+            Ok(bytes) => ArchiveMeta::decode(&bytes).map(Some),
+            Err(error) => self.absent(key, &error).await,
+        }
+    }
+
+    async fn data_size(&self, key: &str) -> Result<Option<u64>> {
+        match self.store.head(&self.data(key)?).await {
+            Ok(object) => Ok(Some(object.size)),
+            Err(error) => self.absent(key, &error).await,
+        }
+    }
+
+    /// `None` for "not found" by a store that is itself there.
+    async fn absent<T>(&self, key: &str, error: &StoreError) -> Result<Option<T>> {
+        match ArchiveError::store("look at", key, error) {
+            ArchiveError::NotFound { .. } => self.check_present().await.map(|()| None),
+            error => Err(error),
+        }
+    }
+
+    /// Fails when the store as a whole is missing: a bucket that was
+    /// removed, a disk that is not mounted.
+    async fn check_present(&self) -> Result<()> {
+        if self.local.is_none() {
+            let prefix = self.location(&self.prefix)?;
+            let mut objects = self.store.list(Some(&prefix));
+            return match objects.try_next().await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(ArchiveError::Unreachable {
+                    message: format!("the store does not answer: {error}"),
+                }),
+            };
+        }
+        match self.on_disk(LocalRoot::is_present).await? {
+            Some(false) => Err(ArchiveError::Unreachable {
+                message: "the archive directory is not there; is its disk mounted?".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs something on the store's directory, if it is one.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&LocalRoot) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<Option<T>> {
+        let Some(local) = self.local.clone() else {
+            return Ok(None);
+        };
+        let outcome = blocking(move || {
+            work(&local).map_err(|e| ArchiveError::Unreachable {
+                message: format!("archive directory: {e}"),
+            })
+        });
+        joined(outcome.await).map(Some)
+    }
+
+    fn data(&self, key: &str) -> Result<Location> {
+        self.location(&format!("{}/{key}", self.prefix))
+    }
+
+    fn meta(&self, key: &str) -> Result<Location> {
+        self.location(&format!("{}/{key}{META_SUFFIX}", self.prefix))
+    }
+
+    fn location(&self, path: &str) -> Result<Location> {
+        let path = path.trim_matches('/');
+        Location::parse(path).map_err(|error| ArchiveError::Unreachable {
+            message: format!("not a possible key: {error}"),
+        })
+    }
+}
+
+/// `{workspace_id}/{op_id}/home.tar.zst`, and nothing else that may be lying
+/// around below the prefix.
+fn is_key(key: &str) -> bool {
+    let parts: Vec<&str> = key.split('/').collect();
+    matches!(parts[..], [workspace, op, DATA_NAME] if !workspace.is_empty() && !op.is_empty())
+}
+
+/// While writing, "not found" is the store's trouble, not an answer about
+/// the archive.
+fn unfindable(error: ArchiveError) -> ArchiveError {
+    match error {
+        ArchiveError::NotFound { key } => ArchiveError::Unreachable {
+            message: format!("{key} disappeared while it was being written"),
+        },
+        other => other,
+    }
+}
+
+/// Says which archive is meant where the engine could not know.
+fn named(error: ArchiveError, key: &str) -> ArchiveError {
+    match error {
+        ArchiveError::Corrupted { message } => ArchiveError::Corrupted {
+            message: format!("{key}: {message}"),
+        },
+        ArchiveError::Refused { message } => ArchiveError::Refused {
+            message: format!("{key}: {message}"),
+        },
+        ArchiveError::NotFound { .. } => ArchiveError::NotFound { key: key.into() },
+        other => other,
+    }
+}
+
+fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
+}
