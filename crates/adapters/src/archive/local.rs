@@ -23,6 +23,7 @@ impl LocalRoot {
     /// Makes the directory a store, durably.
     pub(super) fn create(root: &Path) -> io::Result<Self> {
         fs::create_dir_all(root)?;
+        let root = &root.canonicalize()?;
         let marker = root.join(MARKER);
         if !marker.try_exists()? {
             fs::File::create(&marker)?.sync_all()?;

@@ -30,7 +30,7 @@ const READ_BUFFER: usize = 256 * 1024;
 
 /// Input a compressor thread takes at a time. Fixed, because it shapes the
 /// output, and small enough that a few of them fit in the memory budget.
-const JOB_SIZE: u32 = 4 * 1024 * 1024;
+const JOB_SIZE: u32 = 2 * 1024 * 1024;
 
 /// How hard to compress, and with how many threads.
 #[derive(Clone, Copy, Debug)]

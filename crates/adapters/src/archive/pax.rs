@@ -89,7 +89,7 @@ impl Sparse {
                     .split(|byte| *byte == b',')
                     .map(number)
                     .collect::<Result<_>>()?;
-                if numbers.len() % 2 != 0 {
+                if !numbers.len().is_multiple_of(2) {
                     return Err(bad_map());
                 }
                 let pairs = numbers.chunks_exact(2);

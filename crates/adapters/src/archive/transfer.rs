@@ -12,7 +12,8 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 use object_store::path::Path as Location;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -25,11 +26,11 @@ pub(super) const PART: usize = 8 * 1024 * 1024;
 const LARGE_PART: usize = 16 * 1024 * 1024;
 const LARGE_HOME: u64 = 64 * 1024 * 1024 * 1024;
 
-/// Bytes of parts under way; one more part is being filled.
-const PARTS_BUDGET: usize = 16 * 1024 * 1024;
+/// Parts in memory: one being filled, the others on their way.
+const PARTS: usize = 3;
 
-const RANGE: u64 = 4 * 1024 * 1024;
-const RANGES_AHEAD: usize = 3;
+const RANGE: u64 = 2 * 1024 * 1024;
+const RANGES_AHEAD: usize = 4;
 const READ_TRIES: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -50,13 +51,16 @@ pub(super) async fn upload(
     cancel: &CancellationToken,
     produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
 ) -> Result<PackSummary> {
-    let (sender, mut parts) = mpsc::channel(1);
-    let producer = tokio::task::spawn_blocking(move || produce(Parts::new(sender, part_size)));
+    // Unbounded, but every part in it holds one of the few permits.
+    let (sender, mut parts) = mpsc::unbounded_channel();
+    let runtime = Handle::current();
+    let producer =
+        tokio::task::spawn_blocking(move || produce(Parts::new(sender, part_size, runtime)));
     let (first, second) = (parts.recv().await, parts.recv().await);
     let Some(second) = second else {
         // Small enough for a single request.
         let summary = joined(producer.await)?;
-        let only = first.unwrap_or_default();
+        let only = first.map(|part: Part| part.bytes).unwrap_or_default();
         check_length(&summary, only.len() as u64)?;
         let put = store.put(location, only.into()).await;
         put.map_err(|e| ArchiveError::store("upload", location.as_ref(), &e))?;
@@ -68,7 +72,7 @@ pub(super) async fn upload(
         .await
         .map_err(|e| failed(&e))?;
     let sent = tokio::select! {
-        sent = send_parts(&mut *multipart, first, second, &mut parts) => sent.map_err(|e| failed(&e)),
+        sent = send_parts(&mut *multipart, [first, Some(second)], &mut parts) => sent.map_err(|e| failed(&e)),
         () = cancel.cancelled() => Err(ArchiveError::Cancelled),
     };
     // The producer must end before its home may be touched again.
@@ -97,39 +101,37 @@ pub(super) async fn upload(
 /// Sends every part; returns their total length.
 async fn send_parts(
     multipart: &mut dyn MultipartUpload,
-    first: Option<Bytes>,
-    second: Bytes,
-    rest: &mut mpsc::Receiver<Bytes>,
+    early: [Option<Part>; 2],
+    rest: &mut mpsc::UnboundedReceiver<Part>,
 ) -> object_store::Result<u64> {
     let mut under_way = JoinSet::new();
-    let mut budget = PARTS_BUDGET;
     let mut sent = 0;
-    let mut early = first.into_iter().chain([second]);
-    loop {
-        let next = match early.next() {
-            Some(part) => Some(part),
-            None => rest.recv().await,
-        };
-        let Some(part) = next else { break };
-        while budget < part.len() && !under_way.is_empty() {
-            budget += finished(under_way.join_next().await)?;
-        }
-        let len = part.len();
-        budget = budget.saturating_sub(len);
-        sent += len as u64;
-        let upload = multipart.put_part(part.into());
-        under_way.spawn(async move { upload.await.map(|()| len) });
+    let mut send = |part: Part, under_way: &mut JoinSet<object_store::Result<()>>| {
+        sent += part.bytes.len() as u64;
+        let upload = multipart.put_part(part.bytes.into());
+        let permit = part.permit;
+        under_way.spawn(async move {
+            let outcome = upload.await;
+            drop(permit);
+            outcome
+        });
+    };
+    for part in early.into_iter().flatten() {
+        send(part, &mut under_way);
     }
-    while !under_way.is_empty() {
-        finished(under_way.join_next().await)?;
+    loop {
+        tokio::select! {
+            Some(uploaded) = under_way.join_next() => uploaded??,
+            part = rest.recv() => match part {
+                Some(part) => send(part, &mut under_way),
+                None => break,
+            },
+        }
+    }
+    while let Some(uploaded) = under_way.join_next().await {
+        uploaded??;
     }
     Ok(sent)
-}
-
-fn finished(
-    joined: Option<Result<object_store::Result<usize>, tokio::task::JoinError>>,
-) -> object_store::Result<usize> {
-    joined.unwrap_or(Ok(Ok(0)))?
 }
 
 fn check_length(summary: &PackSummary, sent: u64) -> Result<()> {
@@ -140,48 +142,67 @@ fn check_length(summary: &PackSummary, sent: u64) -> Result<()> {
     Err(ArchiveError::Unreachable { message })
 }
 
+/// A piece of an upload, and the right to keep it in memory.
+struct Part {
+    bytes: Bytes,
+    permit: OwnedSemaphorePermit,
+}
+
 /// Collects what is written into parts and hands them over, waiting while
-/// earlier ones are still on their way.
+/// too many earlier ones are still on their way.
 pub(super) struct Parts {
-    sender: mpsc::Sender<Bytes>,
-    part: BytesMut,
+    sender: mpsc::UnboundedSender<Part>,
+    permits: Arc<Semaphore>,
+    filling: Option<(BytesMut, OwnedSemaphorePermit)>,
     size: usize,
+    runtime: Handle,
 }
 
 impl Parts {
-    fn new(sender: mpsc::Sender<Bytes>, size: usize) -> Self {
+    fn new(sender: mpsc::UnboundedSender<Part>, size: usize, runtime: Handle) -> Self {
         Self {
             sender,
-            part: BytesMut::new(),
+            permits: Arc::new(Semaphore::new(PARTS)),
+            filling: None,
             size,
+            runtime,
         }
     }
 
-    fn send(&mut self) -> io::Result<()> {
-        let part = std::mem::take(&mut self.part).freeze();
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.sender.blocking_send(part).map_err(gone)
+    fn begin(&self) -> io::Result<(BytesMut, OwnedSemaphorePermit)> {
+        let permit = self.runtime.block_on(self.permits.clone().acquire_owned());
+        let permit = permit.map_err(io::Error::other)?;
+        Ok((BytesMut::with_capacity(self.size), permit))
+    }
+
+    fn send(&self, bytes: BytesMut, permit: OwnedSemaphorePermit) -> io::Result<()> {
+        let bytes = bytes.freeze();
+        let sent = self.sender.send(Part { bytes, permit });
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.part.is_empty() {
-            self.part.reserve(self.size);
-        }
-        let take = bytes.len().min(self.size - self.part.len());
-        self.part.extend_from_slice(&bytes[..take]);
-        if self.part.len() == self.size {
-            self.send()?;
+        let (mut part, permit) = match self.filling.take() {
+            Some(filling) => filling,
+            None => self.begin()?,
+        };
+        let take = bytes.len().min(self.size - part.len());
+        part.extend_from_slice(&bytes[..take]);
+        if part.len() == self.size {
+            self.send(part, permit)?;
+        } else {
+            self.filling = Some((part, permit));
         }
         Ok(take)
     }
 
     /// Called once, at the end: what is left is the last part.
     fn flush(&mut self) -> io::Result<()> {
-        match self.part.is_empty() {
-            true => Ok(()),
-            false => self.send(),
+        match self.filling.take() {
+            Some((part, permit)) => self.send(part, permit),
+            None => Ok(()),
         }
     }
 }

@@ -236,7 +236,7 @@ fn closed_files_and_directories_survive() {
     }
     let home = sample_home();
     for path in ["src/deep", "src/main.rs", "empty"] {
-        let mode = PermissionsExt::from_mode(0);
+        let mode = PermissionsExt::from_mode(0o0);
         fs::set_permissions(home.path().join(path), mode).unwrap();
     }
     round_trip(home.path());
