@@ -17,6 +17,9 @@ pub(super) const BLOCK: usize = 512;
 /// attributes, but no way to make the reader hold a home in memory.
 pub(super) const MAX_PAX: usize = 4 * 1024 * 1024;
 
+/// More names than the kernel can list.
+pub(super) const MAX_XATTRS: usize = 10_000;
+
 pub(super) const XATTR_PREFIX: &[u8] = b"SCHILY.xattr.";
 
 /// Seconds and nanoseconds since 1970; before it, seconds are negative and
@@ -115,7 +118,7 @@ pub(super) fn encode(header: &Header<'_>, out: &mut Vec<u8>) -> Option<()> {
     for xattr in header.xattrs {
         record(&mut pax, &xattr_key(&xattr.name), &xattr.value);
     }
-    if pax.len() > MAX_PAX {
+    if pax.len() > MAX_PAX || header.xattrs.len() > MAX_XATTRS {
         return None;
     }
 

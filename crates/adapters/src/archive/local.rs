@@ -38,6 +38,11 @@ impl LocalRoot {
         self.0.join(MARKER).try_exists()
     }
 
+    /// Opens an object for reading.
+    pub(super) fn open(&self, object: &str) -> io::Result<fs::File> {
+        fs::File::open(self.0.join(object))
+    }
+
     /// Makes the removal of an object durable. Its directory may have gone
     /// with it, then the one around counts.
     pub(super) fn sync_removal(&self, object: &str) -> io::Result<()> {

@@ -128,7 +128,7 @@ impl ObjectArchives {
         progress: &Progress,
         cancel: &CancellationToken,
     ) -> Result<ArchiveMeta> {
-        if let Some(meta) = self.finished(key, cancel).await? {
+        if let Some(meta) = self.finished(key, progress, cancel).await? {
             return Ok(meta);
         }
         let stop = cancel.child_token();
@@ -138,21 +138,22 @@ impl ObjectArchives {
             joined(blocking(move || estimate(&home, ESTIMATE_ENTRIES, &stop)).await)?
         };
         progress.start(total);
-        let (home, options, progress) = (home.to_owned(), self.options, progress.clone());
-        let token = stop.clone();
-        self.store_new(key, part_size(total), &stop, move |sink| {
-            pack(&home, sink, options, &progress, &token)
+        let (home, options) = (home.to_owned(), self.options);
+        let (counted, token) = (progress.clone(), stop.clone());
+        self.store_new(key, part_size(total), progress, &stop, move |sink| {
+            pack(&home, sink, options, &counted, &token)
         })
         .await
     }
 
     /// Archives an empty home under `key`.
     pub async fn put_empty(&self, key: &str) -> Result<ArchiveMeta> {
-        let cancel = CancellationToken::new();
-        if let Some(meta) = self.finished(key, &cancel).await? {
+        let (progress, cancel) = (Progress::new(), CancellationToken::new());
+        if let Some(meta) = self.finished(key, &progress, &cancel).await? {
             return Ok(meta);
         }
-        self.store_new(key, PART, &cancel, pack_nothing).await
+        self.store_new(key, PART, &progress, &cancel, pack_nothing)
+            .await
     }
 
     /// Restores the archive `key` into `target`, an empty directory.
@@ -281,10 +282,14 @@ impl ObjectArchives {
 
     /// A finished archive under this key, its content checked. Meta without
     /// data is no archive any more and is cleared away.
-    async fn finished(&self, key: &str, cancel: &CancellationToken) -> Result<Option<ArchiveMeta>> {
+    async fn finished(
+        &self,
+        key: &str,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Option<ArchiveMeta>> {
         if let Some(meta) = self.head(key).await? {
-            self.check_content(key, &meta.sha256, meta.size, cancel)
-                .await?;
+            self.check_content(key, &meta, progress, cancel).await?;
             return Ok(Some(meta));
         }
         if self.read_meta(key).await?.is_some() {
@@ -298,25 +303,37 @@ impl ObjectArchives {
         &self,
         key: &str,
         part_size: usize,
+        progress: &Progress,
         cancel: &CancellationToken,
         produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
     ) -> Result<ArchiveMeta> {
-        let stored = self.upload_all(key, part_size, cancel, produce).await;
-        if stored.is_err() {
-            for location in [self.data(key)?, self.meta(key)?] {
-                let swept = self.on_disk(move |local| local.sweep_object(location.as_ref()));
-                if let Err(error) = swept.await {
-                    tracing::warn!(%error, key, "an unfinished upload could not be removed");
-                }
-            }
+        self.sweep_uploads(key).await?;
+        let stored = self
+            .upload_all(key, part_size, progress, cancel, produce)
+            .await;
+        if stored.is_err()
+            && let Err(error) = self.sweep_uploads(key).await
+        {
+            tracing::warn!(%error, key, "an unfinished upload could not be removed");
         }
         stored
+    }
+
+    /// Removes what earlier tries under this key have left. A forgotten one
+    /// that is still writing finds its file gone and fails.
+    async fn sweep_uploads(&self, key: &str) -> Result<()> {
+        for location in [self.data(key)?, self.meta(key)?] {
+            self.on_disk(move |local| local.sweep_object(location.as_ref()))
+                .await?;
+        }
+        Ok(())
     }
 
     async fn upload_all(
         &self,
         key: &str,
         part_size: usize,
+        progress: &Progress,
         cancel: &CancellationToken,
         produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
     ) -> Result<ArchiveMeta> {
@@ -332,8 +349,7 @@ impl ObjectArchives {
             });
         }
         if self.verify == Verify::Content {
-            self.check_content(key, &meta.sha256, meta.size, cancel)
-                .await?;
+            self.check_content(key, &meta, progress, cancel).await?;
         }
         if cancel.is_cancelled() {
             return Err(ArchiveError::Cancelled);
@@ -347,20 +363,34 @@ impl ObjectArchives {
         }
     }
 
+    /// Reads the stored bytes again and compares their checksum.
     async fn check_content(
         &self,
         key: &str,
-        sha256: &str,
-        size: u64,
+        meta: &ArchiveMeta,
+        progress: &Progress,
         cancel: &CancellationToken,
     ) -> Result<()> {
         let data = self.data(key)?;
-        let (_, actual) =
-            read_through(&self.store, &data, size, cancel, |stream, _| digest(stream))
+        let counted = progress.clone();
+        let actual = if self.local.is_some() {
+            let name = data.as_ref().to_owned();
+            let file = self.on_disk(move |local| local.open(&name)).await?;
+            let stop = cancel.child_token();
+            let _stop_when_dropped = stop.clone().drop_guard();
+            let work = blocking(move || file.map(|file| digest(file, &counted, &stop)).transpose());
+            joined(work.await)?.unwrap_or_default()
+        } else {
+            let consume = move |stream, cancel| digest(stream, &counted, &cancel);
+            read_through(&self.store, &data, meta.size, cancel, consume)
                 .await
-                .map_err(unfindable)?;
-        if actual != sha256 {
-            let message = format!("{key}: stored bytes have checksum {actual}, not {sha256}");
+                .map_err(unfindable)?
+        };
+        if actual != meta.sha256 {
+            let message = format!(
+                "{key}: stored bytes have checksum {actual}, not {}",
+                meta.sha256
+            );
             return Err(ArchiveError::Corrupted { message });
         }
         Ok(())

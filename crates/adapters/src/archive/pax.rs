@@ -1,7 +1,7 @@
 //! Reads pax records: what a ustar block cannot say about an entry.
 
 use super::error::{ArchiveError, Result};
-use super::header::{Mtime, XATTR_PREFIX, Xattr};
+use super::header::{MAX_XATTRS, Mtime, XATTR_PREFIX, Xattr};
 use super::sparse::Segment;
 
 /// Everything a pax header said that matters here. Unknown keywords are
@@ -55,6 +55,9 @@ impl Pax {
     }
 
     fn xattr(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.xattrs.len() == MAX_XATTRS {
+            return Err(ArchiveError::refused("too many extended attributes"));
+        }
         let name = unescape(key);
         if name.is_empty() || self.xattrs.iter().any(|x| x.name == name) {
             return Err(ArchiveError::refused("extended attribute given twice"));

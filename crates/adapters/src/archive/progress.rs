@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A shared pair of counters; cloning shares them.
+/// Shared counters; cloning shares them.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Counters>);
 
@@ -15,6 +15,7 @@ pub struct Progress(Arc<Counters>);
 struct Counters {
     done: AtomicU64,
     total: AtomicU64,
+    moved: AtomicU64,
 }
 
 impl Progress {
@@ -36,6 +37,13 @@ impl Progress {
         self.0.total.load(Relaxed).max(self.done())
     }
 
+    /// Grows whenever anything moves, checking what was stored included, and
+    /// is never set back: an operation is stuck when this stands still.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.0.moved.load(Relaxed)
+    }
+
     pub(super) fn start(&self, total: u64) {
         self.0.done.store(0, Relaxed);
         self.0.total.store(total, Relaxed);
@@ -43,6 +51,12 @@ impl Progress {
 
     pub(super) fn advance(&self, bytes: u64) {
         self.0.done.fetch_add(bytes, Relaxed);
+        self.touch(bytes);
+    }
+
+    /// Bytes that moved without bringing the end nearer.
+    pub(super) fn touch(&self, bytes: u64) {
+        self.0.moved.fetch_add(bytes, Relaxed);
     }
 
     pub(super) fn finish(&self) {

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::pack::hex;
@@ -97,12 +98,24 @@ pub(super) fn decode(
     })
 }
 
-/// Hashes all of `reader`; returns its length and digest.
-pub(super) fn digest(reader: impl Read) -> Result<(u64, String)> {
+/// The checksum of all of `reader`.
+pub(super) fn digest(
+    reader: impl Read,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<String> {
     let mut hashed = Hashed::new(reader);
-    match io::copy(&mut hashed, &mut io::sink()) {
-        Ok(_) => Ok((hashed.size, hex(&hashed.sha256.finalize()))),
-        Err(error) => Err(hashed.verdict(&error)),
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        if cancel.is_cancelled() {
+            return Err(ArchiveError::Cancelled);
+        }
+        match hashed.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&hashed.sha256.finalize())),
+            Ok(got) => progress.touch(got as u64),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(hashed.verdict(&error)),
+        }
     }
 }
 

@@ -1,6 +1,11 @@
 //! Archives that were not made by us: refused, and nothing outside the
 //! target changes.
 
+use std::io::Read;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::super::beneath::Beneath;
 use super::super::header::{self, Header, Kind, Mtime, Xattr, record};
 use super::super::unpack::unpack_into;
@@ -495,4 +500,50 @@ fn large_numbers_fit_in_headers() {
     assert_eq!(entry.attrs.xattrs, xattrs);
 }
 
-use std::io::Read;
+/// A tar stream with several kinds of entries, to be damaged.
+fn honest() -> Vec<u8> {
+    let (bytes, _) = pack_bytes(sample_home().path()).unwrap();
+    let mut tar = zstd::decode_all(&bytes[..]).unwrap();
+    tar.truncate(tar.len() - header::END.len());
+    let mut forge = Forge(tar)
+        .symlink("up", "..")
+        .link("twin", "script")
+        .pax(b'x', &[("SCHILY.xattr.user.a", b"1")])
+        .file("with-xattr", b"x");
+    let sparse = sparse(b"2\n0\n8\n100\n8\n", 528);
+    forge.0.extend_from_slice(&sparse);
+    forge.0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever bytes arrive: no panic, and nothing outside changes.
+    #[test]
+    fn damaged_streams_stay_inside(
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        mend: bool,
+    ) {
+        let mut tar = honest();
+        for (at, value) in damage {
+            let at = at.index(tar.len());
+            tar[at] = value;
+        }
+        if mend {
+            // Let damaged headers pass the checksum.
+            for block in tar.chunks_exact_mut(512).filter(|b| &b[257..262] == b"ustar") {
+                block[148..156].fill(b' ');
+                let sum: u32 = block.iter().map(|b| u32::from(*b)).sum();
+                block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+            }
+        }
+        let (_, before, after) = attempt(&tar, true);
+        assert_same(&before, &after);
+    }
+}
+
+#[test]
+fn the_stream_to_be_damaged_is_sound() {
+    let (outcome, _, _) = attempt(&honest(), true);
+    outcome.unwrap();
+}

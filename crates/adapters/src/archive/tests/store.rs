@@ -286,6 +286,17 @@ async fn old_unfinished_uploads_are_swept() {
 }
 
 #[tokio::test]
+async fn a_new_try_clears_away_the_last_one() {
+    let root = tempdir();
+    let archives = ObjectArchives::open_local(root.path(), "p").unwrap();
+    let stale = root.path().join(format!("p/{KEY}#1"));
+    std::fs::create_dir_all(stale.parent().unwrap()).unwrap();
+    std::fs::write(&stale, b"half").unwrap();
+    put(&archives, sample_home().path()).await.unwrap();
+    assert!(!stale.exists());
+}
+
+#[tokio::test]
 async fn deleting_leaves_no_directories() {
     let root = tempdir();
     let archives = ObjectArchives::open_local(root.path(), "p").unwrap();
