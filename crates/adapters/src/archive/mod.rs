@@ -16,11 +16,13 @@
 mod attrs;
 mod beneath;
 mod error;
+mod hash;
 mod header;
 mod local;
 mod meta;
 mod object;
 mod pack;
+mod pair;
 mod pax;
 mod progress;
 mod reader;

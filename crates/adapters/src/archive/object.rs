@@ -23,21 +23,21 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
-use object_store::path::Path as Location;
-use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::local::LocalRoot;
-use super::meta::{ArchiveMeta, MAX_META_BYTES};
+use super::meta::ArchiveMeta;
 use super::pack::{PackOptions, PackSummary, estimate, pack, pack_nothing};
+use super::pair::{blocking, unfindable};
 use super::progress::Progress;
 use super::source::digest;
 use super::transfer::{PART, Parts, joined, part_size, read_through, upload};
 use super::unpack::{Limits, unpack};
 
 const DATA_NAME: &str = "home.tar.zst";
-const META_SUFFIX: &str = ".meta";
+pub(super) const META_SUFFIX: &str = ".meta";
 
 /// The size of a home is only estimated this far into it.
 const ESTIMATE_ENTRIES: u64 = 200_000;
@@ -66,9 +66,9 @@ pub struct ListedArchive {
 /// The archives of one deployment.
 #[derive(Clone, Debug)]
 pub struct ObjectArchives {
-    store: Arc<dyn ObjectStore>,
-    prefix: String,
-    local: Option<LocalRoot>,
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) prefix: String,
+    pub(super) local: Option<LocalRoot>,
     options: PackOptions,
     verify: Verify,
 }
@@ -395,111 +395,6 @@ impl ObjectArchives {
         }
         Ok(())
     }
-
-    /// Writes the commit mark, never over another one where the store can
-    /// promise that.
-    async fn write_meta(&self, key: &str, meta: &ArchiveMeta) -> Result<()> {
-        let location = self.meta(key)?;
-        let bytes = meta.encode()?;
-        let create = self
-            .store
-            .put_opts(&location, bytes.clone().into(), PutMode::Create.into());
-        let written = match create.await {
-            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
-                self.store.put(&location, bytes.into()).await
-            }
-            other => other,
-        };
-        match written {
-            // Already there: our own write whose answer was lost, or not
-            // ours; reading it back decides.
-            Ok(_) | Err(StoreError::AlreadyExists { .. }) => Ok(()),
-            Err(error) => Err(unfindable(ArchiveError::store("commit", key, &error))),
-        }
-    }
-
-    async fn read_meta(&self, key: &str) -> Result<Option<ArchiveMeta>> {
-        let location = self.meta(key)?;
-        let result = match self.store.get(&location).await {
-            Ok(result) => result,
-            Err(error) => return self.absent(key, &error).await,
-        };
-        if result.meta.size > MAX_META_BYTES {
-            let message = format!("{key}: meta object is too large");
-            return Err(ArchiveError::Corrupted { message });
-        }
-        match result.bytes().await {
-            Ok(bytes) => ArchiveMeta::decode(&bytes).map(Some),
-            Err(error) => self.absent(key, &error).await,
-        }
-    }
-
-    async fn data_size(&self, key: &str) -> Result<Option<u64>> {
-        match self.store.head(&self.data(key)?).await {
-            Ok(object) => Ok(Some(object.size)),
-            Err(error) => self.absent(key, &error).await,
-        }
-    }
-
-    /// `None` for "not found" by a store that is itself there.
-    async fn absent<T>(&self, key: &str, error: &StoreError) -> Result<Option<T>> {
-        match ArchiveError::store("look at", key, error) {
-            ArchiveError::NotFound { .. } => self.check_present().await.map(|()| None),
-            error => Err(error),
-        }
-    }
-
-    /// Fails when the store as a whole is missing: a bucket that was
-    /// removed, a disk that is not mounted.
-    async fn check_present(&self) -> Result<()> {
-        if self.local.is_none() {
-            let prefix = self.location(&self.prefix)?;
-            let mut objects = self.store.list(Some(&prefix));
-            return match objects.try_next().await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(ArchiveError::Unreachable {
-                    message: format!("the store does not answer: {error}"),
-                }),
-            };
-        }
-        match self.on_disk(LocalRoot::is_present).await? {
-            Some(false) => Err(ArchiveError::Unreachable {
-                message: "the archive directory is not there; is its disk mounted?".into(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Runs something on the store's directory, if it is one.
-    async fn on_disk<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&LocalRoot) -> std::io::Result<T> + Send + 'static,
-    ) -> Result<Option<T>> {
-        let Some(local) = self.local.clone() else {
-            return Ok(None);
-        };
-        let outcome = blocking(move || {
-            work(&local).map_err(|e| ArchiveError::Unreachable {
-                message: format!("archive directory: {e}"),
-            })
-        });
-        joined(outcome.await).map(Some)
-    }
-
-    fn data(&self, key: &str) -> Result<Location> {
-        self.location(&format!("{}/{key}", self.prefix))
-    }
-
-    fn meta(&self, key: &str) -> Result<Location> {
-        self.location(&format!("{}/{key}{META_SUFFIX}", self.prefix))
-    }
-
-    fn location(&self, path: &str) -> Result<Location> {
-        let path = path.trim_matches('/');
-        Location::parse(path).map_err(|error| ArchiveError::Unreachable {
-            message: format!("not a possible key: {error}"),
-        })
-    }
 }
 
 /// `{workspace_id}/{op_id}/home.tar.zst`, and nothing else that may be lying
@@ -507,17 +402,6 @@ impl ObjectArchives {
 fn is_key(key: &str) -> bool {
     let parts: Vec<&str> = key.split('/').collect();
     matches!(parts[..], [workspace, op, DATA_NAME] if !workspace.is_empty() && !op.is_empty())
-}
-
-/// While writing, "not found" is the store's trouble, not an answer about
-/// the archive.
-fn unfindable(error: ArchiveError) -> ArchiveError {
-    match error {
-        ArchiveError::NotFound { key } => ArchiveError::Unreachable {
-            message: format!("{key} disappeared while it was being written"),
-        },
-        other => other,
-    }
 }
 
 /// Says which archive is meant where the engine could not know.
@@ -532,10 +416,4 @@ fn named(error: ArchiveError, key: &str) -> ArchiveError {
         ArchiveError::NotFound { .. } => ArchiveError::NotFound { key: key.into() },
         other => other,
     }
-}
-
-fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> tokio::task::JoinHandle<T> {
-    tokio::task::spawn_blocking(work)
 }

@@ -15,12 +15,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use zstd::zstd_safe::CParameter;
 
 use super::attrs;
 use super::error::{ArchiveError, Result};
+use super::hash::Hashed;
 use super::header::{self, Header, Kind, Xattr};
 use super::progress::Progress;
 use super::sparse::{self, Segment};
@@ -322,50 +322,16 @@ impl<'a, W: Write> Packer<'a, W> {
         self.out.write_all(&header::END).map_err(writing)?;
         self.count(header::END.len() as u64);
         let mut hashed = self.out.finish().map_err(writing)?;
-        hashed.sink.flush().map_err(writing)?;
+        hashed.flush().map_err(writing)?;
         self.progress.finish();
         Ok(PackSummary {
-            size: hashed.size,
-            sha256: hex(&hashed.sha256.finalize()),
+            size: hashed.size(),
+            sha256: hashed.sha256(),
             uncompressed: self.uncompressed,
             entries: self.entries,
             skipped: self.skipped,
         })
     }
-}
-
-/// Hashes and counts what passes through.
-struct Hashed<W> {
-    sink: W,
-    sha256: Sha256,
-    size: u64,
-}
-
-impl<W> Hashed<W> {
-    fn new(sink: W) -> Self {
-        Self {
-            sink,
-            sha256: Sha256::new(),
-            size: 0,
-        }
-    }
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.sink.write(bytes)?;
-        self.sha256.update(&bytes[..written]);
-        self.size += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.sink.flush()
-    }
-}
-
-pub(super) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn size_of(stat: &Stat) -> u64 {

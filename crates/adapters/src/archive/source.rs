@@ -7,11 +7,10 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
-use super::pack::hex;
+use super::hash::Hashed;
 use super::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
@@ -44,8 +43,8 @@ pub(super) fn decode(
     chunks: &SyncSender<Vec<u8>>,
     max_uncompressed: u64,
 ) -> Result<Stored, Ended> {
-    let hashed = BufReader::with_capacity(CHUNK, Hashed::new(reader));
-    let mut decoder = zstd::Decoder::with_buffer(hashed)
+    let source = BufReader::with_capacity(CHUNK, Source::new(reader));
+    let mut decoder = zstd::Decoder::with_buffer(source)
         .map_err(|e| Ended::Failed(ArchiveError::local("cannot decompress", e)))?
         .single_frame();
     decoder
@@ -90,10 +89,10 @@ pub(super) fn decode(
         }
         Err(error) => return Err(Ended::Failed(rest.get_mut().verdict(&error))),
     }
-    let hashed = rest.into_inner();
+    let hashed = rest.into_inner().hashed;
     Ok(Stored {
-        size: hashed.size,
-        sha256: hex(&hashed.sha256.finalize()),
+        size: hashed.size(),
+        sha256: hashed.sha256(),
         uncompressed,
     })
 }
@@ -104,36 +103,32 @@ pub(super) fn digest(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<String> {
-    let mut hashed = Hashed::new(reader);
+    let mut source = Source::new(reader);
     let mut buffer = vec![0; CHUNK];
     loop {
         if cancel.is_cancelled() {
             return Err(ArchiveError::Cancelled);
         }
-        match hashed.read(&mut buffer) {
-            Ok(0) => return Ok(hex(&hashed.sha256.finalize())),
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(source.hashed.sha256()),
             Ok(got) => progress.touch(got as u64),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(hashed.verdict(&error)),
+            Err(error) => return Err(source.verdict(&error)),
         }
     }
 }
 
-/// Hashes and counts what is read, and remembers whether an error came from
-/// the source or from what it delivered.
-struct Hashed<R> {
-    reader: R,
-    sha256: Sha256,
-    size: u64,
+/// Remembers whether an error came from the source or from what it
+/// delivered.
+struct Source<R> {
+    hashed: Hashed<R>,
     failure: Option<String>,
 }
 
-impl<R> Hashed<R> {
+impl<R> Source<R> {
     fn new(reader: R) -> Self {
         Self {
-            reader,
-            sha256: Sha256::new(),
-            size: 0,
+            hashed: Hashed::new(reader),
             failure: None,
         }
     }
@@ -146,21 +141,15 @@ impl<R> Hashed<R> {
     }
 }
 
-impl<R: Read> Read for Hashed<R> {
+impl<R: Read> Read for Source<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.reader.read(buffer) {
-            Ok(got) => {
-                self.sha256.update(&buffer[..got]);
-                self.size += got as u64;
-                Ok(got)
-            }
-            Err(error) => {
-                if error.kind() != io::ErrorKind::Interrupted {
-                    self.failure = Some(format!("cannot read the archive: {error}"));
-                }
-                Err(error)
-            }
+        let outcome = self.hashed.read(buffer);
+        if let Err(error) = &outcome
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.failure = Some(format!("cannot read the archive: {error}"));
         }
+        outcome
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod fidelity;
+mod forge;
 mod gnu;
 mod hostile;
 mod store;
