@@ -11,7 +11,7 @@ impl Forge {
         let header = Header {
             path: path.as_bytes(),
             kind,
-            mode: 0o644,
+            mode: 0o755,
             uid: 0,
             gid: 0,
             mtime: Mtime::default(),

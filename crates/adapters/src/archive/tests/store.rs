@@ -246,6 +246,32 @@ async fn cancelling_leaves_no_archive() {
     .await;
 }
 
+/// The error comes when several parts are in the store already.
+#[tokio::test]
+async fn a_home_that_breaks_half_way_leaves_no_archive() {
+    each_store(async |archives, _| {
+        let archives = archives.with_verify(Verify::Size);
+        let home = tempdir();
+        std::fs::write(home.path().join("large"), noise(64 << 20)).unwrap();
+        std::fs::write(home.path().join("zz"), b"last").unwrap();
+        let (progress, cancel) = (Progress::new(), CancellationToken::new());
+        let watch = async {
+            while progress.done() < 4 << 20 {
+                tokio::task::yield_now().await;
+            }
+            std::fs::remove_file(home.path().join("zz")).unwrap();
+        };
+        let (outcome, ()) = tokio::join!(archives.put(KEY, home.path(), &progress, &cancel), watch);
+        assert!(
+            matches!(outcome, Err(ArchiveError::Changed { .. })),
+            "{outcome:?}"
+        );
+        assert_eq!(archives.head(KEY).await.unwrap(), None);
+        assert_eq!(archives.list().await.unwrap(), []);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_directory_that_is_gone_is_not_an_empty_one() {
     let scratch = tempdir();
