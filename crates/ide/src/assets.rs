@@ -20,10 +20,7 @@ pub(crate) const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (header::CONTENT_SECURITY_POLICY, CSP),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
-    (
-        HeaderName::from_static("cross-origin-resource-policy"),
-        "same-origin",
-    ),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
 macro_rules! assets {
@@ -88,10 +85,7 @@ fn answer(name: &str, headers: &HeaderMap) -> Response {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     let etag = format!("\"{:016x}\"", hasher.finish());
-    let caching = [
-        (header::ETAG, etag.clone()),
-        (header::CACHE_CONTROL, "no-cache".to_owned()),
-    ];
+    let caching = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, "no-cache".to_owned())];
     let known = headers
         .get(header::IF_NONE_MATCH)
         .and_then(|value| value.to_str().ok())

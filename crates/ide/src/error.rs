@@ -22,11 +22,7 @@ pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            code,
-            message: message.into(),
-        }
+        Self { status, code, message: message.into() }
     }
 
     pub(crate) fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
@@ -56,38 +52,20 @@ impl ApiError {
             Errno::NOENT => (StatusCode::NOT_FOUND, "NOT_FOUND", "does not exist"),
             Errno::EXIST => (StatusCode::CONFLICT, "EXISTS", "already exists"),
             Errno::NOTEMPTY => (StatusCode::CONFLICT, "EXISTS", "exists and is not empty"),
-            Errno::NOTDIR => (
-                StatusCode::CONFLICT,
-                "NOT_A_DIRECTORY",
-                "is not inside a directory",
-            ),
+            Errno::NOTDIR => (StatusCode::CONFLICT, "NOT_A_DIRECTORY", "is not inside a directory"),
             Errno::ISDIR => (StatusCode::CONFLICT, "IS_A_DIRECTORY", "is a directory"),
-            Errno::ACCESS | Errno::PERM => (
-                StatusCode::FORBIDDEN,
-                "PERMISSION_DENIED",
-                "may not be accessed (permission denied)",
-            ),
+            Errno::ACCESS | Errno::PERM => {
+                (StatusCode::FORBIDDEN, "PERMISSION_DENIED", "may not be accessed (permission denied)")
+            }
             Errno::XDEV => return Self::outside(shown),
-            Errno::LOOP => (
-                StatusCode::CONFLICT,
-                "SYMLINK_LOOP",
-                "is a symbolic link that leads nowhere or to itself",
-            ),
-            Errno::NAMETOOLONG => (
-                StatusCode::BAD_REQUEST,
-                "NAME_TOO_LONG",
-                "has a name that is too long",
-            ),
-            Errno::NOSPC | Errno::DQUOT => (
-                StatusCode::INSUFFICIENT_STORAGE,
-                "DISK_FULL",
-                "could not be written: the disk is full",
-            ),
-            Errno::ROFS => (
-                StatusCode::FORBIDDEN,
-                "READ_ONLY",
-                "is on a read-only file system",
-            ),
+            Errno::LOOP => {
+                (StatusCode::CONFLICT, "SYMLINK_LOOP", "is a symbolic link that leads nowhere or to itself")
+            }
+            Errno::NAMETOOLONG => (StatusCode::BAD_REQUEST, "NAME_TOO_LONG", "has a name that is too long"),
+            Errno::NOSPC | Errno::DQUOT => {
+                (StatusCode::INSUFFICIENT_STORAGE, "DISK_FULL", "could not be written: the disk is full")
+            }
+            Errno::ROFS => (StatusCode::FORBIDDEN, "READ_ONLY", "is on a read-only file system"),
             Errno::INVAL => (
                 StatusCode::BAD_REQUEST,
                 "INVALID",
@@ -107,11 +85,7 @@ impl ApiError {
     pub(crate) fn from_io(error: &std::io::Error, shown: &str) -> Self {
         match Errno::from_io_error(error) {
             Some(errno) => Self::from_errno(errno, shown),
-            None => Self::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "IO_ERROR",
-                format!("“{shown}”: {error}"),
-            ),
+            None => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "IO_ERROR", format!("“{shown}”: {error}")),
         }
     }
 }
@@ -130,13 +104,11 @@ impl IntoResponse for ApiError {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| {
-            Err(ApiError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "INTERNAL",
-                format!("the operation stopped unexpectedly: {error}"),
-            ))
-        })
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL",
+            format!("the operation stopped unexpectedly: {error}"),
+        ))
+    })
 }

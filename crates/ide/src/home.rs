@@ -44,14 +44,9 @@ pub(crate) struct Located {
 impl Home {
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let real = path.canonicalize()?;
-        let root = rustix::fs::open(
-            &real,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        Ok(Self {
-            inner: Arc::new(Inner { root, real }),
-        })
+        let root =
+            rustix::fs::open(&real, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { inner: Arc::new(Inner { root, real }) })
     }
 
     pub(crate) fn real_path(&self) -> &Path {
@@ -69,9 +64,7 @@ impl Home {
             ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
         );
         let result = match fast {
-            Err(Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN) => {
-                self.open_walking(path, flags)
-            }
+            Err(Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN) => self.open_walking(path, flags),
             other => other,
         };
         result.map_err(|errno| ApiError::from_errno(errno, &path.shown()))
@@ -85,16 +78,10 @@ impl Home {
     /// what creating, renaming and deleting work on.
     pub(crate) fn locate_entry(&self, path: &RelPath) -> Result<Located> {
         let Some(name) = path.name() else {
-            return Err(ApiError::bad_request(
-                "BAD_PATH",
-                "the home directory itself cannot be changed",
-            ));
+            return Err(ApiError::bad_request("BAD_PATH", "the home directory itself cannot be changed"));
         };
         let dir = self.open_dir(&path.parent())?;
-        Ok(Located {
-            dir,
-            name: name.to_owned(),
-        })
+        Ok(Located { dir, name: name.to_owned() })
     }
 
     /// Where a write to `path` must land once every link is followed. The last
@@ -168,9 +155,7 @@ impl Home {
     /// The parts of a link's target; an absolute one must point into the home.
     fn link_parts(&self, target: &Path) -> rustix::io::Result<Vec<OsString>> {
         let relative = if target.is_absolute() {
-            target
-                .strip_prefix(&self.inner.real)
-                .map_err(|_| Errno::XDEV)?
+            target.strip_prefix(&self.inner.real).map_err(|_| Errno::XDEV)?
         } else {
             target
         };
@@ -206,10 +191,7 @@ pub(crate) fn proc_path(fd: &impl AsFd) -> PathBuf {
 
 /// A version token: changes whenever the content was replaced or rewritten.
 pub(crate) fn version(stat: &rustix::fs::Stat) -> String {
-    format!(
-        "{:x}.{:x}-{:x}-{:x}",
-        stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino
-    )
+    format!("{:x}.{:x}-{:x}-{:x}", stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino)
 }
 
 #[cfg(test)]
@@ -254,16 +236,7 @@ mod tests {
 
         assert!(opens(&home, "inside"));
         assert!(opens(&home, "absinside/a"));
-        for bad in [
-            "outside",
-            "sub/upup",
-            "absolute",
-            "slash/etc",
-            "loop",
-            "wander",
-            "missing",
-            "sub/up",
-        ] {
+        for bad in ["outside", "sub/upup", "absolute", "slash/etc", "loop", "wander", "missing", "sub/up"] {
             assert!(!opens(&home, bad), "{bad} must not open");
         }
     }

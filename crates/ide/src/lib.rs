@@ -100,10 +100,7 @@ impl Options {
 /// # Errors
 ///
 /// When the home cannot be opened or the address cannot be listened on.
-pub async fn serve(
-    options: Options,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<()> {
+pub async fn serve(options: Options, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     Server::bind(options).await?.run(shutdown).await
 }
 
@@ -121,21 +118,12 @@ impl Server {
     ///
     /// When the home is not a readable directory or the address is taken.
     pub async fn bind(options: Options) -> Result<Self> {
-        let home = Home::open(&options.home).with_context(|| {
-            format!(
-                "the home directory {} cannot be opened",
-                options.home.display()
-            )
-        })?;
+        let home = Home::open(&options.home)
+            .with_context(|| format!("the home directory {} cannot be opened", options.home.display()))?;
         let address = SocketAddr::new(options.host, options.port);
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address}"))?;
-        Ok(Self {
-            listener,
-            home,
-            options,
-        })
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        Ok(Self { listener, home, options })
     }
 
     /// Where it listens.
@@ -160,11 +148,7 @@ impl Server {
                 tracing::warn!("changes on disk will not show by themselves: {error}");
             })
             .ok();
-        let shared = Shared {
-            terminals: terminals.clone(),
-            watcher,
-            shutdown: stopping.clone(),
-        };
+        let shared = Shared { terminals: terminals.clone(), watcher, shutdown: stopping.clone() };
         let app = router(self.home, shared, &self.options);
 
         let begun = stopping.clone();
@@ -202,9 +186,7 @@ fn router(home: Home, shared: Shared, options: &Options) -> Router {
         Some(base) if !base.is_empty() => {
             // Rewriting must happen before routing, hence the outer router.
             let strip = move |request: Request| std::future::ready(strip(request, &base));
-            Router::new()
-                .fallback_service(pages)
-                .layer(axum::middleware::map_request(strip))
+            Router::new().fallback_service(pages).layer(axum::middleware::map_request(strip))
         }
         _ => pages,
     }
@@ -212,24 +194,16 @@ fn router(home: Home, shared: Shared, options: &Options) -> Router {
 
 async fn secure(mut response: Response) -> Response {
     for (name, value) in assets::SECURITY_HEADERS {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    response
-        .headers_mut()
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
 /// `/w/abc/x?y` becomes `/x?y`; anything else stays.
 fn strip(mut request: Request, base: &str) -> Request {
     let uri = request.uri();
-    let rest = uri
-        .path()
-        .strip_prefix(base)
-        .filter(|rest| rest.starts_with('/'));
+    let rest = uri.path().strip_prefix(base).filter(|rest| rest.starts_with('/'));
     if let Some(rest) = rest {
         let query = uri.query().map(|query| format!("?{query}"));
         let rewritten = format!("{rest}{}", query.unwrap_or_default());

@@ -54,8 +54,7 @@ fn without_default_port(scheme: &str, host: &str) -> String {
         _ => ":80",
     };
     let host = host.trim().to_ascii_lowercase();
-    host.strip_suffix(default)
-        .map_or(host.clone(), str::to_owned)
+    host.strip_suffix(default).map_or(host.clone(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -73,36 +72,18 @@ mod tests {
     #[test]
     fn only_our_own_page() {
         assert!(allowed(&[("host", "127.0.0.1:4000")]));
-        assert!(allowed(&[
-            ("host", "a.test:4000"),
-            ("origin", "http://A.test:4000")
-        ]));
-        assert!(allowed(&[
-            ("host", "a.test"),
-            ("origin", "https://a.test:443")
-        ]));
+        assert!(allowed(&[("host", "a.test:4000"), ("origin", "http://A.test:4000")]));
+        assert!(allowed(&[("host", "a.test"), ("origin", "https://a.test:443")]));
         assert!(allowed(&[
             ("host", "127.0.0.1:4000"),
             ("x-forwarded-host", "hub.example"),
             ("origin", "https://hub.example"),
             ("sec-fetch-site", "same-origin"),
         ]));
-        assert!(!allowed(&[
-            ("host", "a.test"),
-            ("origin", "https://evil.test")
-        ]));
-        assert!(!allowed(&[
-            ("host", "a.test:80"),
-            ("origin", "http://a.test:81")
-        ]));
+        assert!(!allowed(&[("host", "a.test"), ("origin", "https://evil.test")]));
+        assert!(!allowed(&[("host", "a.test:80"), ("origin", "http://a.test:81")]));
         assert!(!allowed(&[("host", "a.test"), ("origin", "null")]));
-        assert!(!allowed(&[
-            ("host", "a.test"),
-            ("sec-fetch-site", "cross-site")
-        ]));
-        assert!(!allowed(&[
-            ("host", "a.test"),
-            ("sec-fetch-site", "same-site")
-        ]));
+        assert!(!allowed(&[("host", "a.test"), ("sec-fetch-site", "cross-site")]));
+        assert!(!allowed(&[("host", "a.test"), ("sec-fetch-site", "same-site")]));
     }
 }

@@ -37,10 +37,7 @@ impl RelPath {
         let bytes: Vec<u8> = percent_decode_str(encoded).collect();
         let shown = String::from_utf8_lossy(&bytes).into_owned();
         if bytes.contains(&0) {
-            return Err(ApiError::bad_request(
-                "BAD_PATH",
-                "a path cannot contain a NUL byte",
-            ));
+            return Err(ApiError::bad_request("BAD_PATH", "a path cannot contain a NUL byte"));
         }
         if bytes.first() == Some(&b'/') {
             return Err(ApiError::bad_request(
@@ -74,9 +71,7 @@ impl RelPath {
 
     pub(crate) fn parent(&self) -> Self {
         let keep = self.parts.len().saturating_sub(1);
-        Self {
-            parts: self.parts[..keep].to_vec(),
-        }
+        Self { parts: self.parts[..keep].to_vec() }
     }
 
     pub(crate) fn join(&self, name: &OsStr) -> Self {
@@ -117,10 +112,7 @@ pub(crate) fn query_value<'q>(query: Option<&'q str>, key: &str) -> Option<&'q s
 /// The path under `key`, or an error that names the missing parameter.
 pub(crate) fn query_path(query: Option<&str>, key: &str) -> Result<RelPath> {
     let value = query_value(query, key).ok_or_else(|| {
-        ApiError::bad_request(
-            "MISSING_PARAMETER",
-            format!("the parameter “{key}” is missing"),
-        )
+        ApiError::bad_request("MISSING_PARAMETER", format!("the parameter “{key}” is missing"))
     })?;
     RelPath::decode(value)
 }
@@ -142,15 +134,7 @@ mod tests {
 
     #[test]
     fn refuses_what_could_climb_out() {
-        for bad in [
-            "..",
-            "a/../b",
-            "%2e%2e/x",
-            "a%2F..%2Fb",
-            "/etc",
-            "%2Fetc",
-            "a%00b",
-        ] {
+        for bad in ["..", "a/../b", "%2e%2e/x", "a%2F..%2Fb", "/etc", "%2Fetc", "a%00b"] {
             assert!(RelPath::decode(bad).is_err(), "{bad} must be refused");
         }
     }
@@ -164,10 +148,7 @@ mod tests {
 
     #[test]
     fn dots_and_empty_parts_vanish() {
-        assert_eq!(
-            RelPath::decode("./a//b/").unwrap(),
-            RelPath::decode("a/b").unwrap()
-        );
+        assert_eq!(RelPath::decode("./a//b/").unwrap(), RelPath::decode("a/b").unwrap());
         assert!(RelPath::decode("").unwrap().parts().is_empty());
     }
 }

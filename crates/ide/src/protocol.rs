@@ -83,9 +83,7 @@ pub(crate) enum FromPage {
 }
 
 pub(crate) fn terms<'a>(terms: impl Iterator<Item = (u32, &'a str)>) -> String {
-    let terms: Vec<Value> = terms
-        .map(|(id, name)| json!({ "id": id, "name": name }))
-        .collect();
+    let terms: Vec<Value> = terms.map(|(id, name)| json!({ "id": id, "name": name })).collect();
     json!({ "t": "terms", "terms": terms }).to_string()
 }
 
@@ -104,10 +102,7 @@ pub(crate) fn error(id: Option<u32>, message: &str) -> String {
 pub(crate) fn lines(id: u32, history: &History) -> String {
     let History { epoch, from, lines } = history;
     // Rows are JSON already.
-    format!(
-        r#"{{"t":"lines","id":{id},"epoch":{epoch},"from":{from},"lines":[{}]}}"#,
-        lines.join(",")
-    )
+    format!(r#"{{"t":"lines","id":{id},"epoch":{epoch},"from":{from},"lines":[{}]}}"#, lines.join(","))
 }
 
 pub(crate) fn changes(changes: &Changes) -> String {
@@ -124,8 +119,7 @@ pub(crate) fn screen(
     if before == Some(now) && exit.is_none() {
         return None;
     }
-    let full =
-        before.is_none_or(|old| (old.rows, old.cols, old.epoch) != (now.rows, now.cols, now.epoch));
+    let full = before.is_none_or(|old| (old.rows, old.cols, old.epoch) != (now.rows, now.cols, now.epoch));
     let known = |row: usize| before.filter(|_| !full).and_then(|old| old.lines.get(row));
     let mut lines = String::new();
     for (row, line) in now.lines.iter().enumerate() {

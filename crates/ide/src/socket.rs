@@ -39,9 +39,7 @@ pub(crate) struct Shared {
 }
 
 pub(crate) async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
-    upgrade
-        .max_message_size(MAX_MESSAGE)
-        .on_upgrade(move |socket| serve(socket, shared))
+    upgrade.max_message_size(MAX_MESSAGE).on_upgrade(move |socket| serve(socket, shared))
 }
 
 /// A terminal this page looks at, and what it has been shown.
@@ -93,11 +91,7 @@ async fn serve(socket: WebSocket, shared: Shared) {
     }
 }
 
-async fn read(
-    mut stream: SplitStream<WebSocket>,
-    answers: &mpsc::Sender<String>,
-    page: &Arc<Page>,
-) {
+async fn read(mut stream: SplitStream<WebSocket>, answers: &mpsc::Sender<String>, page: &Arc<Page>) {
     while let Some(Ok(message)) = stream.next().await {
         let text = match message {
             Message::Text(text) => text,
@@ -106,10 +100,7 @@ async fn read(
         };
         let answer = match serde_json::from_str(&text) {
             Ok(request) => act(request, page).await,
-            Err(error) => Some(protocol::error(
-                None,
-                &format!("a message was not understood: {error}"),
-            )),
+            Err(error) => Some(protocol::error(None, &format!("a message was not understood: {error}"))),
         };
         if let Some(answer) = answer
             && answers.send(answer).await.is_err()
@@ -121,11 +112,8 @@ async fn read(
 
 async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
     let terminals = &page.shared.terminals;
-    let find = |id| {
-        terminals
-            .get(id)
-            .ok_or_else(|| protocol::error(Some(id), "this terminal is no longer there"))
-    };
+    let find =
+        |id| terminals.get(id).ok_or_else(|| protocol::error(Some(id), "this terminal is no longer there"));
     match request {
         FromPage::Open { rows, cols, dark } => {
             let terminals = terminals.clone();
@@ -140,12 +128,7 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
                 Err(error) => Some(protocol::error(None, &error.to_string())),
             }
         }
-        FromPage::Attach {
-            id,
-            rows,
-            cols,
-            dark,
-        } => match find(id) {
+        FromPage::Attach { id, rows, cols, dark } => match find(id) {
             Ok(terminal) => {
                 terminal.set_dark(dark);
                 terminal.resize(rows, cols);
@@ -162,10 +145,7 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
         }
         FromPage::In { id, d } => match find(id) {
             Ok(terminal) if terminal.exit().is_some() || terminal.write(d.into_bytes()) => None,
-            Ok(_) => Some(protocol::error(
-                Some(id),
-                "the program in this terminal does not read its input",
-            )),
+            Ok(_) => Some(protocol::error(Some(id), "the program in this terminal does not read its input")),
             Err(answer) => Some(answer),
         },
         FromPage::Size { id, rows, cols } => {
@@ -199,22 +179,11 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
 
 fn attach(page: &Page, terminal: &Arc<Terminal>) {
     terminal.subscribe(&page.notify);
-    page.views().insert(
-        terminal.id,
-        View {
-            terminal: terminal.clone(),
-            shown: None,
-            exit_shown: false,
-        },
-    );
+    page.views().insert(terminal.id, View { terminal: terminal.clone(), shown: None, exit_shown: false });
     page.notify.notify_one();
 }
 
-async fn write(
-    mut sink: SplitSink<WebSocket, Message>,
-    mut queue: mpsc::Receiver<String>,
-    page: Arc<Page>,
-) {
+async fn write(mut sink: SplitSink<WebSocket, Message>, mut queue: mpsc::Receiver<String>, page: Arc<Page>) {
     let mut listed = 0;
     let mut file_news_at = Instant::now();
     loop {
@@ -272,8 +241,7 @@ async fn flush(
         let changes = page.inbox.take();
         if !changes.is_empty() {
             *file_news_at = now + FILE_NEWS;
-            sink.send(Message::text(protocol::changes(&changes)))
-                .await?;
+            sink.send(Message::text(protocol::changes(&changes))).await?;
         }
     }
     if drawn {

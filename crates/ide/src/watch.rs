@@ -69,11 +69,7 @@ pub(crate) struct Inbox {
 impl Inbox {
     pub(crate) fn new(notify: Arc<Notify>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            changes: Mutex::default(),
-            notify,
-        })
+        Arc::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), changes: Mutex::default(), notify })
     }
 
     pub(crate) fn take(&self) -> Changes {
@@ -109,21 +105,14 @@ impl Inbox {
 }
 
 fn join(dir: &str, name: &str) -> String {
-    if dir.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{dir}/{name}")
-    }
+    if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[expect(
-    deprecated,
-    reason = "its replacement is unsafe for descriptors nobody owns; an OwnedFd is owned"
-)]
+#[expect(deprecated, reason = "its replacement is unsafe for descriptors nobody owns; an OwnedFd is owned")]
 fn register(fd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(fd)
 }
@@ -146,11 +135,7 @@ impl Watcher {
     /// Must be called inside the runtime. Watches until `stop`.
     pub(crate) fn start(home: Home, stop: CancellationToken) -> std::io::Result<Arc<Self>> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let watcher = Arc::new(Self {
-            home,
-            inotify: register(fd)?,
-            interests: Mutex::default(),
-        });
+        let watcher = Arc::new(Self { home, inotify: register(fd)?, interests: Mutex::default() });
         let task = Arc::clone(&watcher);
         tokio::spawn(async move { stop.run_until_cancelled(task.run()).await });
         Ok(watcher)

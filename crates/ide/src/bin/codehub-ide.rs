@@ -31,24 +31,20 @@ fn run() -> Result<()> {
         print!("{USAGE}");
         return Ok(());
     };
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?
-        .block_on(async {
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let server = Server::bind(options).await?;
-            println!("codehub-ide listens on http://{}/", server.local_addr()?);
-            server
-                .run(async move {
-                    tokio::select! {
-                        _ = terminate.recv() => {}
-                        _ = interrupt.recv() => {}
-                    }
-                })
-                .await
-        })
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let server = Server::bind(options).await?;
+        println!("codehub-ide listens on http://{}/", server.local_addr()?);
+        server
+            .run(async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            })
+            .await
+    })
 }
 
 /// `None` when help was asked for.
@@ -85,6 +81,5 @@ fn options() -> Result<Option<Options>> {
 }
 
 fn parse_port(text: &str) -> Result<u16> {
-    text.parse()
-        .with_context(|| format!("“{text}” is not a port number (0–65535)"))
+    text.parse().with_context(|| format!("“{text}” is not a port number (0–65535)"))
 }

@@ -42,20 +42,12 @@ pub(super) fn directory(home: &Home, path: &RelPath) -> Result<Response> {
     Response::builder()
         .header(header::CONTENT_TYPE, "application/x-tar")
         .header(header::CACHE_CONTROL, "no-store")
-        .header(
-            header::CONTENT_DISPOSITION,
-            disposition(&format!("{name}.tar")),
-        )
+        .header(header::CONTENT_DISPOSITION, disposition(&format!("{name}.tar")))
         .body(Body::from_stream(ReaderStream::new(reader)))
         .map_err(|error| internal(&error))
 }
 
-fn pack(
-    tar: &mut tar::Builder<impl Write>,
-    dir: &OwnedFd,
-    at: &Path,
-    depth: usize,
-) -> io::Result<()> {
+fn pack(tar: &mut tar::Builder<impl Write>, dir: &OwnedFd, at: &Path, depth: usize) -> io::Result<()> {
     if depth > MAX_DEPTH {
         return Ok(());
     }
@@ -96,12 +88,7 @@ fn pack(
 }
 
 fn open(dir: &OwnedFd, name: &OsStr, extra: OFlags) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(
-        dir,
-        name,
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | extra,
-        Mode::empty(),
-    )
+    rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | extra, Mode::empty())
 }
 
 /// A file that shrinks or grows while being read must not break the archive:

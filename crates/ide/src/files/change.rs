@@ -26,10 +26,7 @@ pub(super) async fn mkdir(
 }
 
 /// Moves `path` to `to`. Never replaces anything: a rename that would is 409.
-pub(super) async fn rename(
-    State(files): State<Files>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Value>> {
+pub(super) async fn rename(State(files): State<Files>, RawQuery(query): RawQuery) -> Result<Json<Value>> {
     let from = query_path(query.as_deref(), "path")?;
     let to = query_path(query.as_deref(), "to")?;
     blocking(move || {
@@ -45,8 +42,7 @@ pub(super) async fn rename(
         match moved {
             // Some file systems do not know NOREPLACE: look first, then move.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                if rustix::fs::statat(&target.dir, &target.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-                {
+                if rustix::fs::statat(&target.dir, &target.name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                     return Err(ApiError::from_errno(Errno::EXIST, &to.shown()));
                 }
                 rustix::fs::renameat(&source.dir, &source.name, &target.dir, &target.name)

@@ -43,14 +43,7 @@ pub(super) async fn download(
         let (home, path) = (files.home.clone(), path.clone());
         blocking(move || read::open_regular(&home, &path)).await?
     };
-    send(
-        tokio::fs::File::from_std(file),
-        &stat,
-        &path,
-        &headers,
-        image,
-    )
-    .await
+    send(tokio::fs::File::from_std(file), &stat, &path, &headers, image).await
 }
 
 async fn send(
@@ -96,25 +89,16 @@ async fn send(
         }
     };
     if start > 0 {
-        file.seek(SeekFrom::Start(start))
-            .await
-            .map_err(|error| ApiError::from_io(&error, &path.shown()))?;
+        file.seek(SeekFrom::Start(start)).await.map_err(|error| ApiError::from_io(&error, &path.shown()))?;
     }
     response
         .header(header::CONTENT_LENGTH, length)
-        .body(Body::from_stream(ReaderStream::with_capacity(
-            file.take(length),
-            CHUNK,
-        )))
+        .body(Body::from_stream(ReaderStream::with_capacity(file.take(length), CHUNK)))
         .map_err(|error| internal(&error))
 }
 
 pub(super) fn internal(error: &http::Error) -> ApiError {
-    ApiError::new(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "INTERNAL",
-        error.to_string(),
-    )
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", error.to_string())
 }
 
 /// RFC 6266: a plain name for old clients, the exact one for the rest.
@@ -131,10 +115,8 @@ pub(super) fn disposition(name: &str) -> HeaderValue {
         .replace('(', "%28")
         .replace(')', "%29")
         .replace('*', "%2A");
-    HeaderValue::from_str(&format!(
-        "attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"
-    ))
-    .unwrap_or_else(|_| HeaderValue::from_static("attachment"))
+    HeaderValue::from_str(&format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"))
+        .unwrap_or_else(|_| HeaderValue::from_static("attachment"))
 }
 
 fn image_type(name: &str) -> Option<&'static str> {
@@ -153,9 +135,7 @@ fn image_type(name: &str) -> Option<&'static str> {
 
 /// A range asked for an older version gets the whole new file (RFC 9110 If-Range).
 fn range_still_valid(headers: &HeaderMap, etag: &str) -> bool {
-    headers
-        .get(header::IF_RANGE)
-        .is_none_or(|value| value.as_bytes() == etag.as_bytes())
+    headers.get(header::IF_RANGE).is_none_or(|value| value.as_bytes() == etag.as_bytes())
 }
 
 #[derive(Debug, PartialEq)]
@@ -178,12 +158,8 @@ fn parse_range(value: &HeaderValue, size: u64) -> Range {
         return Range::Whole;
     };
     match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
-        (Ok(first), Ok(last)) if first <= last && first < size => {
-            Range::Part(first, last.min(size - 1))
-        }
-        (Ok(first), Err(_)) if last.trim().is_empty() && first < size => {
-            Range::Part(first, size - 1)
-        }
+        (Ok(first), Ok(last)) if first <= last && first < size => Range::Part(first, last.min(size - 1)),
+        (Ok(first), Err(_)) if last.trim().is_empty() && first < size => Range::Part(first, size - 1),
         (Err(_), Ok(suffix)) if first.trim().is_empty() && suffix > 0 && size > 0 => {
             Range::Part(size.saturating_sub(suffix), size - 1)
         }

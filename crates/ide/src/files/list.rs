@@ -47,10 +47,7 @@ enum Kind {
     Other,
 }
 
-pub(super) async fn tree(
-    State(files): State<Files>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Listing>> {
+pub(super) async fn tree(State(files): State<Files>, RawQuery(query): RawQuery) -> Result<Json<Listing>> {
     let path = query_path(query.as_deref(), "path")?;
     blocking(move || list(&files.home, &path)).await.map(Json)
 }

@@ -33,17 +33,11 @@ pub(crate) struct Files {
 }
 
 pub(crate) fn router(home: Home) -> Router {
-    let files = Files {
-        home,
-        commit: Arc::default(),
-    };
+    let files = Files { home, commit: Arc::default() };
     Router::new()
         .route("/api/tree", get(list::tree))
         .route("/api/stat", get(read::stat))
-        .route(
-            "/api/file",
-            get(read::file).put(save::put).delete(remove::delete),
-        )
+        .route("/api/file", get(read::file).put(save::put).delete(remove::delete))
         .route("/api/download", get(download::download))
         .route("/api/mkdir", post(change::mkdir))
         .route("/api/rename", post(change::rename))

@@ -23,10 +23,7 @@ use crate::path::{RelPath, query_path};
 /// A file with a NUL byte this early is binary, as most tools judge it.
 const SNIFF_BYTES: usize = 8 * 1024;
 
-pub(super) async fn file(
-    State(files): State<Files>,
-    RawQuery(query): RawQuery,
-) -> Result<Response> {
+pub(super) async fn file(State(files): State<Files>, RawQuery(query): RawQuery) -> Result<Response> {
     let path = query_path(query.as_deref(), "path")?;
     let (text, etag) = blocking(move || read_text(&files.home, &path)).await?;
     let headers = [
@@ -37,10 +34,7 @@ pub(super) async fn file(
     Ok((headers, text).into_response())
 }
 
-pub(super) async fn stat(
-    State(files): State<Files>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Value>> {
+pub(super) async fn stat(State(files): State<Files>, RawQuery(query): RawQuery) -> Result<Json<Value>> {
     let path = query_path(query.as_deref(), "path")?;
     blocking(move || {
         let fd = files.home.open_at(&path, OFlags::PATH)?;
@@ -50,9 +44,7 @@ pub(super) async fn stat(
             FileType::RegularFile => "file",
             _ => "other",
         };
-        Ok(Json(
-            json!({ "kind": kind, "size": stat.st_size, "version": version(&stat) }),
-        ))
+        Ok(Json(json!({ "kind": kind, "size": stat.st_size, "version": version(&stat) })))
     })
     .await
 }
@@ -63,10 +55,7 @@ pub(super) fn open_regular(home: &Home, path: &RelPath) -> Result<(File, Stat)> 
     let stat = fstat(&fd, path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok((File::from(fd), stat)),
-        FileType::Directory => Err(ApiError::from_errno(
-            rustix::io::Errno::ISDIR,
-            &path.shown(),
-        )),
+        FileType::Directory => Err(ApiError::from_errno(rustix::io::Errno::ISDIR, &path.shown())),
         _ => Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "NOT_A_FILE",

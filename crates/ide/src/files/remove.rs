@@ -19,10 +19,7 @@ use crate::path::query_path;
 /// Deeper trees than this are refused rather than risking the stack.
 const MAX_DEPTH: usize = 512;
 
-pub(super) async fn delete(
-    State(files): State<Files>,
-    RawQuery(query): RawQuery,
-) -> Result<StatusCode> {
+pub(super) async fn delete(State(files): State<Files>, RawQuery(query): RawQuery) -> Result<StatusCode> {
     let path = query_path(query.as_deref(), "path")?;
     blocking(move || {
         let at = files.home.locate_entry(&path)?;

@@ -65,18 +65,11 @@ async fn receive(body: Body, file: File, path: &RelPath) -> Result<()> {
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| {
-            ApiError::bad_request(
-                "UPLOAD_BROKEN",
-                format!("the upload of “{shown}” was cut off: {error}"),
-            )
+            ApiError::bad_request("UPLOAD_BROKEN", format!("the upload of “{shown}” was cut off: {error}"))
         })?;
-        file.write_all(&chunk)
-            .await
-            .map_err(|error| ApiError::from_io(&error, &shown))?;
+        file.write_all(&chunk).await.map_err(|error| ApiError::from_io(&error, &shown))?;
     }
-    file.flush()
-        .await
-        .map_err(|error| ApiError::from_io(&error, &shown))
+    file.flush().await.map_err(|error| ApiError::from_io(&error, &shown))
 }
 
 fn condition(headers: &HeaderMap) -> Result<Condition> {
@@ -87,9 +80,7 @@ fn condition(headers: &HeaderMap) -> Result<Condition> {
                 value
                     .to_str()
                     .map(|text| text.trim().to_owned())
-                    .map_err(|_| {
-                        ApiError::bad_request("BAD_HEADER", format!("{name} is not plain text"))
-                    })
+                    .map_err(|_| ApiError::bad_request("BAD_HEADER", format!("{name} is not plain text")))
             })
             .transpose()
     };
@@ -99,10 +90,7 @@ fn condition(headers: &HeaderMap) -> Result<Condition> {
     match text(header::IF_NONE_MATCH)?.as_deref() {
         None => Ok(Condition::None),
         Some("*") => Ok(Condition::Absent),
-        Some(_) => Err(ApiError::bad_request(
-            "BAD_HEADER",
-            "If-None-Match is only understood as “*”",
-        )),
+        Some(_) => Err(ApiError::bad_request("BAD_HEADER", "If-None-Match is only understood as “*”")),
     }
 }
 
@@ -180,19 +168,13 @@ impl Partial {
             Mode::from_raw_mode(mode),
         )
         .map_err(wrap)?;
-        let partial = Self {
-            target,
-            temp,
-            file: Arc::new(file),
-            committed: false,
-        };
+        let partial = Self { target, temp, file: Arc::new(file), committed: false };
         if let Some(old) = old {
             let owner = rustix::fs::Uid::from_raw(old.st_uid);
             let group = rustix::fs::Gid::from_raw(old.st_gid);
             // Only root may give files away; then the saver simply owns it.
             let _ = rustix::fs::fchown(&partial.file, Some(owner), Some(group));
-            rustix::fs::fchmod(&partial.file, Mode::from_raw_mode(old.st_mode & 0o7777))
-                .map_err(wrap)?;
+            rustix::fs::fchmod(&partial.file, Mode::from_raw_mode(old.st_mode & 0o7777)).map_err(wrap)?;
         }
         Ok(partial)
     }
@@ -211,10 +193,7 @@ impl Partial {
     ) -> Result<(StatusCode, Json<Value>)> {
         let wrap = |errno| ApiError::from_errno(errno, &path.shown());
         rustix::fs::fsync(&self.file).map_err(wrap)?;
-        let guard = files
-            .commit
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let guard = files.commit.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let old = current(&self.target, path)?;
         check(condition, old.as_ref(), path)?;
         let dir = &self.target.dir;
@@ -224,23 +203,13 @@ impl Partial {
         let stat = rustix::fs::fstat(&self.file).map_err(wrap)?;
         // The directory was perhaps opened as a mere path; some file systems
         // cannot sync directories at all. The content itself is safe already.
-        if let Ok(dir) = rustix::fs::openat(
-            dir,
-            ".",
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        ) {
+        if let Ok(dir) =
+            rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        {
             let _ = rustix::fs::fsync(dir);
         }
-        let status = if old.is_some() {
-            StatusCode::OK
-        } else {
-            StatusCode::CREATED
-        };
-        Ok((
-            status,
-            Json(json!({ "version": version(&stat), "size": stat.st_size })),
-        ))
+        let status = if old.is_some() { StatusCode::OK } else { StatusCode::CREATED };
+        Ok((status, Json(json!({ "version": version(&stat), "size": stat.st_size }))))
     }
 }
 

@@ -163,21 +163,14 @@ impl Emulator {
         let (rows, cols) = self.size();
         let base = self.base();
         let screen = self.parser.screen();
-        let lines = (0..rows)
-            .map(|row| Arc::from(encode::row(screen, row, cols)))
-            .collect();
+        let lines = (0..rows).map(|row| Arc::from(encode::row(screen, row, cols))).collect();
         let (row, col) = screen.cursor_position();
         let side = self.parser.callbacks();
         Snapshot {
             rows,
             cols,
             lines,
-            cursor: (
-                row,
-                col.min(cols - 1),
-                !screen.hide_cursor(),
-                cursor_shape(screen.cursor_style()),
-            ),
+            cursor: (row, col.min(cols - 1), !screen.hide_cursor(), cursor_shape(screen.cursor_style())),
             modes: modes(screen, side.focus_reports),
             first: side.discarded,
             base,
@@ -204,11 +197,7 @@ impl Emulator {
             at += usize::from(take);
         }
         screen.set_scrollback(0);
-        History {
-            epoch: self.epoch,
-            from,
-            lines,
-        }
+        History { epoch: self.epoch, from, lines }
     }
 
     fn base(&self) -> usize {
@@ -238,18 +227,9 @@ fn modes(screen: &Screen, focus: bool) -> u16 {
         (screen.alternate_screen(), mode::ALT_SCREEN),
         (focus, mode::FOCUS),
         (mouse != MouseProtocolMode::None, mode::MOUSE_PRESS),
-        (
-            matches!(
-                mouse,
-                MouseProtocolMode::ButtonMotion | MouseProtocolMode::AnyMotion
-            ),
-            mode::MOUSE_DRAG,
-        ),
+        (matches!(mouse, MouseProtocolMode::ButtonMotion | MouseProtocolMode::AnyMotion), mode::MOUSE_DRAG),
         (mouse == MouseProtocolMode::AnyMotion, mode::MOUSE_MOVE),
-        (
-            screen.mouse_protocol_encoding() == MouseProtocolEncoding::Sgr,
-            mode::MOUSE_SGR,
-        ),
+        (screen.mouse_protocol_encoding() == MouseProtocolEncoding::Sgr, mode::MOUSE_SGR),
     ];
     bits.iter().filter(|(on, _)| *on).map(|(_, bit)| bit).sum()
 }
@@ -272,11 +252,8 @@ impl vt100::Callbacks for Side {
     }
 
     fn set_window_title(&mut self, _: &mut Screen, title: &[u8]) {
-        let title: String = String::from_utf8_lossy(title)
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_TITLE)
-            .collect();
+        let title: String =
+            String::from_utf8_lossy(title).chars().filter(|c| !c.is_control()).take(MAX_TITLE).collect();
         self.title = Arc::from(title);
     }
 
@@ -328,14 +305,9 @@ impl vt100::Callbacks for Side {
             [b"11", b"?", ..] => self.dark,
             _ => return,
         };
-        let value = if dark {
-            "1414/1616/1b1b"
-        } else {
-            "fafa/fbfb/fcfc"
-        };
+        let value = if dark { "1414/1616/1b1b" } else { "fafa/fbfb/fcfc" };
         let code = String::from_utf8_lossy(params[0]);
-        self.replies
-            .extend_from_slice(format!("\x1b]{code};rgb:{value}\x1b\\").as_bytes());
+        self.replies.extend_from_slice(format!("\x1b]{code};rgb:{value}\x1b\\").as_bytes());
     }
 
     fn on_scroll(&mut self, _: vt100::capture::RowContents<'_>, alternate_screen: bool) {
@@ -350,10 +322,7 @@ mod tests {
     use super::*;
 
     fn emulator(rows: u16, cols: u16) -> Emulator {
-        Emulator::new(
-            NonZeroU16::new(rows).unwrap(),
-            NonZeroU16::new(cols).unwrap(),
-        )
+        Emulator::new(NonZeroU16::new(rows).unwrap(), NonZeroU16::new(cols).unwrap())
     }
 
     #[test]

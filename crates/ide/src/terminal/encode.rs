@@ -26,12 +26,7 @@ struct Style {
     apart: bool,
 }
 
-const PLAIN: Style = Style {
-    fg: -1,
-    bg: -1,
-    flags: 0,
-    apart: false,
-};
+const PLAIN: Style = Style { fg: -1, bg: -1, flags: 0, apart: false };
 
 /// The visible row `row` of `screen` (with its scrollback offset applied).
 pub(super) fn row(screen: &Screen, row: u16, cols: u16) -> String {
@@ -48,11 +43,7 @@ pub(super) fn row(screen: &Screen, row: u16, cols: u16) -> String {
             continue;
         }
         let next = style_of(cell);
-        let text = if cell.has_contents() {
-            cell.contents()
-        } else {
-            " "
-        };
+        let text = if cell.has_contents() { cell.contents() } else { " " };
         if next == PLAIN && text == " " {
             blanks += 1;
             continue;
@@ -79,16 +70,8 @@ fn push(runs: &mut Vec<Value>, style: Style, cells: &mut Vec<&str>) {
     if cells.is_empty() {
         return;
     }
-    let text = if style.apart {
-        Value::from(cells.clone())
-    } else {
-        Value::from(cells.concat())
-    };
-    runs.push(if style == PLAIN {
-        text
-    } else {
-        json!([text, style.fg, style.bg, style.flags])
-    });
+    let text = if style.apart { Value::from(cells.clone()) } else { Value::from(cells.concat()) };
+    runs.push(if style == PLAIN { text } else { json!([text, style.fg, style.bg, style.flags]) });
     cells.clear();
 }
 

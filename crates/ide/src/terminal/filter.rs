@@ -13,8 +13,8 @@ const CAN: u8 = 0x18;
 
 /// DEC special graphics for 0x60..=0x7e.
 const GRAPHICS: [char; 31] = [
-    '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─', '⎼',
-    '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
+    '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─', '⎼', '⎽', '├',
+    '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -87,11 +87,7 @@ impl Filter {
             (_, 0x00..=0x1f) => {}
 
             (State::Escape | State::TextEscape, b'[') => {
-                self.state = State::Csi {
-                    plain: true,
-                    empty: true,
-                    number: 0,
-                };
+                self.state = State::Csi { plain: true, empty: true, number: 0 };
             }
             (State::Escape | State::TextEscape, b']' | b'P' | b'^' | b'_' | b'X') => {
                 self.state = State::Text;
@@ -125,12 +121,7 @@ impl Filter {
     }
 
     fn csi(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<Special> {
-        let State::Csi {
-            plain,
-            empty,
-            number,
-        } = self.state
-        else {
+        let State::Csi { plain, empty, number } = self.state else {
             return None;
         };
         match byte {
@@ -144,18 +135,12 @@ impl Filter {
                 self.state = State::Csi {
                     plain,
                     empty: false,
-                    number: number
-                        .saturating_mul(10)
-                        .saturating_add(u16::from(byte - b'0')),
+                    number: number.saturating_mul(10).saturating_add(u16::from(byte - b'0')),
                 };
             }
             0x40..=0x7e => self.state = State::Ground,
             _ => {
-                self.state = State::Csi {
-                    plain: false,
-                    empty: false,
-                    number,
-                };
+                self.state = State::Csi { plain: false, empty: false, number };
             }
         }
         out.push(byte);

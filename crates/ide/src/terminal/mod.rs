@@ -115,9 +115,7 @@ impl Terminal {
     pub(crate) fn subscribe(&self, notify: &Arc<Notify>) {
         let mut watchers = lock(&self.watchers);
         watchers.retain(|watcher| watcher.strong_count() > 0);
-        let known = watchers
-            .iter()
-            .any(|watcher| std::ptr::eq(watcher.as_ptr(), Arc::as_ptr(notify)));
+        let known = watchers.iter().any(|watcher| std::ptr::eq(watcher.as_ptr(), Arc::as_ptr(notify)));
         if !known {
             watchers.push(Arc::downgrade(notify));
         }
@@ -301,7 +299,6 @@ impl Terminals {
 }
 
 fn clamp_size(rows: u16, cols: u16) -> (NonZeroU16, NonZeroU16) {
-    let side =
-        |n: u16, least: u16| NonZeroU16::new(n.clamp(least, MAX_SIDE)).unwrap_or(NonZeroU16::MIN);
+    let side = |n: u16, least: u16| NonZeroU16::new(n.clamp(least, MAX_SIDE)).unwrap_or(NonZeroU16::MIN);
     (side(rows, 1), side(cols, 2))
 }

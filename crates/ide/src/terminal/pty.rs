@@ -29,19 +29,12 @@ pub(super) struct Spawned {
 }
 
 pub(super) fn size(rows: u16, cols: u16) -> PtySize {
-    PtySize {
-        rows,
-        cols,
-        pixel_width: 0,
-        pixel_height: 0,
-    }
+    PtySize { rows, cols, pixel_width: 0, pixel_height: 0 }
 }
 
 pub(super) fn spawn(home: &Path, rows: u16, cols: u16) -> Result<Spawned> {
     let shell = find_shell()?;
-    let pair = native_pty_system()
-        .openpty(size(rows, cols))
-        .context("no pseudo-terminal could be opened")?;
+    let pair = native_pty_system().openpty(size(rows, cols)).context("no pseudo-terminal could be opened")?;
     // The default program is the shell as a login shell, named by SHELL.
     let mut command = CommandBuilder::new_default_prog();
     command.env("SHELL", &shell);
@@ -49,10 +42,7 @@ pub(super) fn spawn(home: &Path, rows: u16, cols: u16) -> Result<Spawned> {
     command.env("TERM", "xterm-256color");
     command.env("COLORTERM", "truecolor");
     command.env("TERM_PROGRAM", "codehub");
-    if ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .all(|name| std::env::var_os(name).is_none())
-    {
+    if ["LC_ALL", "LC_CTYPE", "LANG"].iter().all(|name| std::env::var_os(name).is_none()) {
         command.env("LANG", "C.UTF-8");
     }
     // PORT is this server's own; a program started by hand must not inherit it.
@@ -62,11 +52,7 @@ pub(super) fn spawn(home: &Path, rows: u16, cols: u16) -> Result<Spawned> {
         .slave
         .spawn_command(command)
         .with_context(|| format!("{} could not be started", shell.display()))?;
-    Ok(Spawned {
-        master: pair.master,
-        child,
-        shell,
-    })
+    Ok(Spawned { master: pair.master, child, shell })
 }
 
 /// `$SHELL`, then the usual ones. Checked here because a failing exec inside
@@ -75,10 +61,7 @@ fn find_shell() -> Result<PathBuf> {
     let preferred = std::env::var_os("SHELL").map(PathBuf::from);
     let usual = ["/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh"].map(PathBuf::from);
     for shell in preferred.into_iter().chain(usual) {
-        if shell.is_absolute()
-            && shell.is_file()
-            && rustix::fs::access(&shell, Access::EXEC_OK).is_ok()
-        {
+        if shell.is_absolute() && shell.is_file() && rustix::fs::access(&shell, Access::EXEC_OK).is_ok() {
             return Ok(shell);
         }
     }
@@ -107,11 +90,7 @@ pub(super) fn serve(
 }
 
 fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(STACK)
-        .spawn(run)
-        .map(drop)
+    std::thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(run).map(drop)
 }
 
 fn read_output(mut reader: Box<dyn Read + Send>, terminal: &Weak<Terminal>) {
@@ -146,20 +125,10 @@ fn write_input(
     }
 }
 
-fn wait(
-    mut child: Box<dyn Child + Send + Sync>,
-    terminal: &Weak<Terminal>,
-    all_read: &Receiver<()>,
-) {
+fn wait(mut child: Box<dyn Child + Send + Sync>, terminal: &Weak<Terminal>, all_read: &Receiver<()>) {
     let exit = match child.wait() {
-        Ok(status) => Exit {
-            code: status.exit_code(),
-            signal: status.signal().map(str::to_owned),
-        },
-        Err(_) => Exit {
-            code: 1,
-            signal: None,
-        },
+        Ok(status) => Exit { code: status.exit_code(), signal: status.signal().map(str::to_owned) },
+        Err(_) => Exit { code: 1, signal: None },
     };
     // Last words first, then the news. Something left in the background may
     // hold the terminal open, so this does not wait for long.

@@ -9,10 +9,7 @@ use serde_json::Value;
 use crate::harness::Ide;
 
 async fn put(ide: &Ide, path: &str, header: Option<(&str, &str)>, body: &str) -> reqwest::Response {
-    let mut request = ide
-        .http
-        .put(ide.url(&format!("api/file?path={path}")))
-        .body(body.to_owned());
+    let mut request = ide.http.put(ide.url(&format!("api/file?path={path}"))).body(body.to_owned());
     if let Some((name, value)) = header {
         request = request.header(name, value);
     }
@@ -38,26 +35,13 @@ async fn lists_folders_first_and_names_of_any_bytes() {
     assert_eq!(entries[0]["name"], "zdir");
     assert_eq!(entries[0]["kind"], "dir");
     assert_eq!(entries[1]["size"], 5);
-    let odd = entries
-        .iter()
-        .find(|e| e["key"] == "odd-%FF%FE.txt")
-        .unwrap();
+    let odd = entries.iter().find(|e| e["key"] == "odd-%FF%FE.txt").unwrap();
     assert_eq!(odd["name"], "odd-\u{fffd}\u{fffd}.txt");
     let read = ide.get("api/file?path=odd-%FF%FE.txt").await;
     assert_eq!(read.text().await.unwrap(), "odd");
-    let korean = entries
-        .iter()
-        .find(|e| e["name"] == "한글 이름.md")
-        .unwrap();
+    let korean = entries.iter().find(|e| e["name"] == "한글 이름.md").unwrap();
     let key = korean["key"].as_str().unwrap();
-    assert_eq!(
-        ide.get(&format!("api/file?path={key}"))
-            .await
-            .text()
-            .await
-            .unwrap(),
-        "x"
-    );
+    assert_eq!(ide.get(&format!("api/file?path={key}")).await.text().await.unwrap(), "x");
 }
 
 #[tokio::test]
@@ -71,14 +55,7 @@ async fn nothing_outside_the_home_is_reachable() {
     symlink("..", ide.home.join("up")).unwrap();
     symlink("../../secret", ide.home.join("dir/link")).unwrap();
 
-    for path in [
-        "..%2Fsecret",
-        "../secret",
-        "dir/../../secret",
-        "%2Fetc%2Fpasswd",
-        "a%00b",
-        ".",
-    ] {
+    for path in ["..%2Fsecret", "../secret", "dir/../../secret", "%2Fetc%2Fpasswd", "a%00b", "."] {
         let response = ide.get(&format!("api/file?path={path}")).await;
         assert!(response.status().is_client_error(), "{path}");
     }
@@ -103,24 +80,15 @@ async fn nothing_outside_the_home_is_reachable() {
     assert_eq!(mkdir.send().await.unwrap().status(), StatusCode::FORBIDDEN);
     // Deleting a link deletes the link.
     let delete = ide.http.delete(ide.url("api/file?path=link"));
-    assert_eq!(
-        delete.send().await.unwrap().status(),
-        StatusCode::NO_CONTENT
-    );
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::NO_CONTENT);
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
 
     // Nor through the deletion of a folder that holds links out.
     let delete = ide.http.delete(ide.url("api/file?path=dir"));
-    assert_eq!(
-        delete.send().await.unwrap().status(),
-        StatusCode::NO_CONTENT
-    );
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::NO_CONTENT);
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     let delete = ide.http.delete(ide.url("api/file?path="));
-    assert_eq!(
-        delete.send().await.unwrap().status(),
-        StatusCode::BAD_REQUEST
-    );
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
@@ -131,14 +99,8 @@ async fn only_text_of_sensible_size_opens() {
     ide.write("large", &"x".repeat(2 * 1024 * 1024 + 1));
     ide.write("bom", "\u{feff}한글\r\n");
     let fifo = ide.home.join("pipe");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &fifo,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RUSR,
-        0,
-    )
-    .unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
     for (path, status, code) in [
         ("binary", 415, "BINARY"),
         ("latin1", 415, "NOT_UTF8"),
@@ -147,11 +109,7 @@ async fn only_text_of_sensible_size_opens() {
         ("missing", 404, "NOT_FOUND"),
     ] {
         let response = ide.get(&format!("api/file?path={path}")).await;
-        assert_eq!(
-            Ide::failure(response).await,
-            (status, code.to_owned()),
-            "{path}"
-        );
+        assert_eq!(Ide::failure(response).await, (status, code.to_owned()), "{path}");
     }
     let bytes = ide.get("api/file?path=bom").await.bytes().await.unwrap();
     assert_eq!(&bytes[..], "\u{feff}한글\r\n".as_bytes());
@@ -172,31 +130,19 @@ async fn a_save_replaces_atomically_and_only_what_was_loaded() {
     let version: Value = saved.json().await.unwrap();
     assert_eq!(ide.read("sub/script"), "new");
     assert!(ide.home.join("link").is_symlink());
-    assert_eq!(
-        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o751
-    );
-    assert_eq!(
-        etag(&ide, "sub/script").await,
-        format!("\"{}\"", version["version"].as_str().unwrap())
-    );
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o751);
+    assert_eq!(etag(&ide, "sub/script").await, format!("\"{}\"", version["version"].as_str().unwrap()));
 
     // The old version is no longer the one on disk.
     let stale = put(&ide, "link", Some(("if-match", &loaded)), "lost").await;
-    assert_eq!(
-        Ide::failure(stale).await,
-        (412, "CHANGED_ON_DISK".to_owned())
-    );
+    assert_eq!(Ide::failure(stale).await, (412, "CHANGED_ON_DISK".to_owned()));
     let exists = put(&ide, "link", Some(("if-none-match", "*")), "lost").await;
     assert_eq!(Ide::failure(exists).await, (412, "EXISTS".to_owned()));
     assert_eq!(ide.read("sub/script"), "new");
 
     std::fs::remove_file(&path).unwrap();
     let gone = put(&ide, "link", Some(("if-match", &loaded)), "lost").await;
-    assert_eq!(
-        Ide::failure(gone).await,
-        (412, "DELETED_ON_DISK".to_owned())
-    );
+    assert_eq!(Ide::failure(gone).await, (412, "DELETED_ON_DISK".to_owned()));
     let forced = put(&ide, "sub/script", None, "again").await;
     assert_eq!(forced.status(), StatusCode::CREATED);
 
@@ -211,19 +157,9 @@ async fn of_two_saves_at_once_one_wins() {
     ide.write("f", "start");
     let loaded = etag(&ide, "f").await;
     let condition = Some(("if-match", loaded.as_str()));
-    let saves = (0..8).map(|n| {
-        put(
-            &ide,
-            "f",
-            condition,
-            if n % 2 == 0 { "even" } else { "odd" },
-        )
-    });
+    let saves = (0..8).map(|n| put(&ide, "f", condition, if n % 2 == 0 { "even" } else { "odd" }));
     let answers = futures::future::join_all(saves).await;
-    let won = answers
-        .iter()
-        .filter(|a| a.status() == StatusCode::OK)
-        .count();
+    let won = answers.iter().filter(|a| a.status() == StatusCode::OK).count();
     assert_eq!(won, 1);
 }
 
@@ -231,20 +167,11 @@ async fn of_two_saves_at_once_one_wins() {
 async fn creates_renames_and_deletes() {
     let ide = Ide::start().await;
     let post = |path: &str| ide.http.post(ide.url(path)).send();
-    assert_eq!(
-        post("api/mkdir?path=d").await.unwrap().status(),
-        StatusCode::CREATED
-    );
+    assert_eq!(post("api/mkdir?path=d").await.unwrap().status(), StatusCode::CREATED);
     let again = post("api/mkdir?path=d").await.unwrap();
     assert_eq!(Ide::failure(again).await, (409, "EXISTS".to_owned()));
-    assert_eq!(
-        put(&ide, "d/a.txt", None, "a").await.status(),
-        StatusCode::CREATED
-    );
-    assert_eq!(
-        put(&ide, "nodir/a.txt", None, "a").await.status(),
-        StatusCode::NOT_FOUND
-    );
+    assert_eq!(put(&ide, "d/a.txt", None, "a").await.status(), StatusCode::CREATED);
+    assert_eq!(put(&ide, "nodir/a.txt", None, "a").await.status(), StatusCode::NOT_FOUND);
     ide.write("b.txt", "b");
 
     let clash = post("api/rename?path=b.txt&to=d/a.txt").await.unwrap();
@@ -256,17 +183,9 @@ async fn creates_renames_and_deletes() {
     assert_eq!(inside.status(), StatusCode::BAD_REQUEST);
 
     ide.write("d/deep/er/x", "");
-    let delete = ide
-        .http
-        .delete(ide.url("api/file?path=d"))
-        .send()
-        .await
-        .unwrap();
+    let delete = ide.http.delete(ide.url("api/file?path=d")).send().await.unwrap();
     assert_eq!(delete.status(), StatusCode::NO_CONTENT);
     assert!(!ide.home.join("d").exists());
     let missing = post("api/rename?to=x").await.unwrap();
-    assert_eq!(
-        Ide::failure(missing).await,
-        (400, "MISSING_PARAMETER".to_owned())
-    );
+    assert_eq!(Ide::failure(missing).await, (400, "MISSING_PARAMETER".to_owned()));
 }

@@ -40,14 +40,7 @@ impl Ide {
         let task = tokio::spawn(server.run(async move {
             let _ = stopped.await;
         }));
-        Self {
-            _root: root,
-            home,
-            address,
-            http: reqwest::Client::new(),
-            stop: Some(stop),
-            task: Some(task),
-        }
+        Self { _root: root, home, address, http: reqwest::Client::new(), stop: Some(stop), task: Some(task) }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -83,23 +76,15 @@ impl Ide {
     }
 
     pub(crate) async fn socket_with_origin(&self, origin: &str) -> bool {
-        let mut request = format!("ws://{}/ws", self.address)
-            .into_client_request()
-            .unwrap();
-        request
-            .headers_mut()
-            .insert("origin", origin.parse().unwrap());
+        let mut request = format!("ws://{}/ws", self.address).into_client_request().unwrap();
+        request.headers_mut().insert("origin", origin.parse().unwrap());
         tokio_tungstenite::connect_async(request).await.is_ok()
     }
 
     pub(crate) async fn shut_down(&mut self) {
         let _ = self.stop.take().unwrap().send(());
         let task = self.task.take().unwrap();
-        tokio::time::timeout(SOON, task)
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
     }
 }
 
@@ -131,12 +116,7 @@ pub(crate) fn row_text(row: &Value) -> String {
             let text = if run.is_array() { &run[0] } else { run };
             match text {
                 Value::String(text) => text.clone(),
-                cells => cells
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|cell| cell.as_str().unwrap())
-                    .collect(),
+                cells => cells.as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect(),
             }
         })
         .collect()
@@ -144,17 +124,11 @@ pub(crate) fn row_text(row: &Value) -> String {
 
 impl Page {
     fn new(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
-        Self {
-            socket,
-            screens: std::collections::BTreeMap::new(),
-        }
+        Self { socket, screens: std::collections::BTreeMap::new() }
     }
 
     pub(crate) async fn send(&mut self, message: Value) {
-        self.socket
-            .send(Message::text(message.to_string()))
-            .await
-            .unwrap();
+        self.socket.send(Message::text(message.to_string())).await.unwrap();
     }
 
     /// The next message within `time`, or `None` for silence.
@@ -174,10 +148,7 @@ impl Page {
     /// The next message of this kind; others are taken note of.
     pub(crate) async fn expect(&mut self, kind: &str) -> Value {
         loop {
-            let message = self
-                .next_within(SOON)
-                .await
-                .unwrap_or_else(|| panic!("no “{kind}” came"));
+            let message = self.next_within(SOON).await.unwrap_or_else(|| panic!("no “{kind}” came"));
             if message["t"] == kind {
                 return message;
             }
@@ -188,10 +159,7 @@ impl Page {
         if message["t"] != "screen" {
             return;
         }
-        let screen = self
-            .screens
-            .entry(message["id"].as_u64().unwrap())
-            .or_default();
+        let screen = self.screens.entry(message["id"].as_u64().unwrap()).or_default();
         if message["full"] == true {
             screen.lines.clear();
         }
@@ -202,8 +170,7 @@ impl Page {
     }
 
     pub(crate) async fn open(&mut self) -> u64 {
-        self.send(json!({ "t": "open", "rows": 24, "cols": 80 }))
-            .await;
+        self.send(json!({ "t": "open", "rows": 24, "cols": 80 })).await;
         self.expect("opened").await["id"].as_u64().unwrap()
     }
 

@@ -14,11 +14,7 @@ async fn typing_echoes_and_commands_run_in_the_home() {
     let mut page = ide.socket().await;
     assert_eq!(page.expect("terms").await["terms"], json!([]));
     let id = page.open().await;
-    page.type_text(
-        id,
-        "echo \"<$((6*7))|$TERM|$COLORTERM>\"; pwd > where; stty size\r",
-    )
-    .await;
+    page.type_text(id, "echo \"<$((6*7))|$TERM|$COLORTERM>\"; pwd > where; stty size\r").await;
     page.until_text(id, "<42|xterm-256color|truecolor>").await;
     page.until_text(id, "24 80").await;
     let expected = ide.home.canonicalize().unwrap();
@@ -30,8 +26,7 @@ async fn resizing_reaches_the_program() {
     let ide = Ide::start().await;
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.send(json!({ "t": "size", "id": id, "rows": 33, "cols": 101 }))
-        .await;
+    page.send(json!({ "t": "size", "id": id, "rows": 33, "cols": 101 })).await;
     let screen = page.until(id, |s| s.last["rows"] == 33).await;
     assert_eq!(screen.last["cols"], 101);
     page.type_text(id, "stty size\r").await;
@@ -45,7 +40,11 @@ async fn full_screen_programs_come_and_go() {
     let id = page.open().await;
     page.type_text(id, "echo before\r").await;
     page.until_text(id, "before\n").await;
-    page.type_text(id, "printf '\\033[?1049h\\033[2J\\033[5;10Hcentre\\033[?25l'; read x; printf '\\033[?1049l\\033[?25h'\r").await;
+    page.type_text(
+        id,
+        "printf '\\033[?1049h\\033[2J\\033[5;10Hcentre\\033[?25l'; read x; printf '\\033[?1049l\\033[?25h'\r",
+    )
+    .await;
     let screen = page.until_text(id, "centre").await;
     assert!(screen.last["modes"].as_u64().unwrap() & ALT_SCREEN != 0);
     assert_eq!(row_text(&screen.lines[&4]), "         centre");
@@ -58,10 +57,7 @@ async fn full_screen_programs_come_and_go() {
 
 #[tokio::test]
 async fn vim_edits_saves_and_quits() {
-    if !["/usr/bin/vim", "/usr/bin/vi"]
-        .iter()
-        .any(|p| std::path::Path::new(p).exists())
-    {
+    if !["/usr/bin/vim", "/usr/bin/vi"].iter().any(|p| std::path::Path::new(p).exists()) {
         return;
     }
     let ide = Ide::start().await;
@@ -71,15 +67,10 @@ async fn vim_edits_saves_and_quits() {
     page.until_text(id, "note.txt").await;
     page.type_text(id, "ihello 한글\u{1b}").await;
     page.until_text(id, "hello 한글").await;
-    page.send(json!({ "t": "size", "id": id, "rows": 40, "cols": 100 }))
-        .await;
-    page.until(id, |s| {
-        s.last["rows"] == 40 && s.text().contains("hello 한글")
-    })
-    .await;
+    page.send(json!({ "t": "size", "id": id, "rows": 40, "cols": 100 })).await;
+    page.until(id, |s| s.last["rows"] == 40 && s.text().contains("hello 한글")).await;
     page.type_text(id, ":wq\r").await;
-    page.until(id, |s| s.last["modes"].as_u64().unwrap() & ALT_SCREEN == 0)
-        .await;
+    page.until(id, |s| s.last["modes"].as_u64().unwrap() & ALT_SCREEN == 0).await;
     assert_eq!(ide.read("note.txt"), "hello 한글\n");
 }
 
@@ -89,7 +80,11 @@ async fn questions_of_programs_are_answered() {
     let mut page = ide.socket().await;
     let id = page.open().await;
     // The answer to "where is the cursor" arrives as input of the asking program.
-    page.type_text(id, "clear; printf '\\033[7;9H\\033[6n'; IFS= read -rsd R answer; printf '\\nGOT:%q\\n' \"$answer\"\r").await;
+    page.type_text(
+        id,
+        "clear; printf '\\033[7;9H\\033[6n'; IFS= read -rsd R answer; printf '\\nGOT:%q\\n' \"$answer\"\r",
+    )
+    .await;
     page.until_text(id, "GOT:$'\\E[7;9'").await;
 }
 
@@ -98,20 +93,11 @@ async fn korean_is_two_cells_wide() {
     let ide = Ide::start().await;
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.type_text(id, "clear; printf '가나다|\\n\\033[1;31m한\\033[0m글\\n'\r")
-        .await;
+    page.type_text(id, "clear; printf '가나다|\\n\\033[1;31m한\\033[0m글\\n'\r").await;
     let screen = page.until_text(id, "한글").await;
-    let row = screen
-        .lines
-        .values()
-        .find(|row| row_text(row) == "가나다|")
-        .unwrap();
+    let row = screen.lines.values().find(|row| row_text(row) == "가나다|").unwrap();
     assert_eq!(row[1], json!([["가", "나", "다"], -1, -1, 32]));
-    let row = screen
-        .lines
-        .values()
-        .find(|row| row_text(row) == "한글")
-        .unwrap();
+    let row = screen.lines.values().find(|row| row_text(row) == "한글").unwrap();
     assert_eq!(row[1], json!([["한"], 1, -1, 33]));
     page.type_text(
         id,
@@ -126,16 +112,14 @@ async fn a_returning_page_finds_its_terminal() {
     let ide = Ide::start().await;
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.type_text(id, "echo still-here; (sleep 1; echo came-meanwhile)&\r")
-        .await;
+    page.type_text(id, "echo still-here; (sleep 1; echo came-meanwhile)&\r").await;
     page.until_text(id, "still-here\n").await;
     drop(page); // as when the network is cut
     tokio::time::sleep(Duration::from_millis(1500)).await;
 
     let mut page = ide.socket().await;
     assert_eq!(page.expect("terms").await["terms"][0]["id"], id);
-    page.send(json!({ "t": "attach", "id": id, "rows": 24, "cols": 80 }))
-        .await;
+    page.send(json!({ "t": "attach", "id": id, "rows": 24, "cols": 80 })).await;
     let first = page.expect("screen").await;
     assert_eq!(first["full"], true);
     let screen = page.screens[&id].clone();
@@ -150,8 +134,7 @@ async fn two_pages_share_a_terminal() {
     let mut one = ide.socket().await;
     let mut two = ide.socket().await;
     let id = one.open().await;
-    two.send(json!({ "t": "attach", "id": id, "rows": 24, "cols": 80 }))
-        .await;
+    two.send(json!({ "t": "attach", "id": id, "rows": 24, "cols": 80 })).await;
     one.type_text(id, "echo from-one\r").await;
     two.until_text(id, "from-one\n").await;
     two.type_text(id, "echo from-two\r").await;
@@ -174,28 +157,17 @@ async fn lines_that_scrolled_away_can_be_fetched() {
     let ide = Ide::start().await;
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.type_text(id, "clear; seq -f 'n%gn' 1 300; echo done\r")
-        .await;
+    page.type_text(id, "clear; seq -f 'n%gn' 1 300; echo done\r").await;
     let screen = page.until_text(id, "\ndone\n").await;
     let base = screen.last["base"].as_u64().unwrap();
     assert!(base > 270);
-    page.send(json!({ "t": "lines", "id": id, "from": base - 40, "to": base }))
-        .await;
+    page.send(json!({ "t": "lines", "id": id, "from": base - 40, "to": base })).await;
     let answer = page.expect("lines").await;
-    let lines: Vec<String> = answer["lines"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(row_text)
-        .collect();
+    let lines: Vec<String> = answer["lines"].as_array().unwrap().iter().map(row_text).collect();
     assert_eq!(lines.len(), 40);
     assert_eq!(answer["epoch"], screen.last["epoch"]);
     let number = |line: &String| line.trim_matches('n').parse::<u32>().unwrap();
-    assert!(
-        lines
-            .windows(2)
-            .all(|pair| number(&pair[0]) + 1 == number(&pair[1]))
-    );
+    assert!(lines.windows(2).all(|pair| number(&pair[0]) + 1 == number(&pair[1])));
 }
 
 #[tokio::test]
@@ -208,9 +180,7 @@ async fn an_ended_shell_says_so_and_stays_readable() {
     assert_eq!(screen.last["exit"]["code"], 7);
     assert!(screen.text().contains("last words"));
     let mut other = ide.socket().await;
-    other
-        .send(json!({ "t": "attach", "id": id, "rows": 24, "cols": 80 }))
-        .await;
+    other.send(json!({ "t": "attach", "id": id, "rows": 24, "cols": 80 })).await;
     let screen = other.until(id, |s| s.last["exit"].is_object()).await;
     assert!(screen.text().contains("last words"));
 }
@@ -224,11 +194,7 @@ async fn a_flood_of_output_ends_in_the_latest_screen() {
     // A page that reads nothing for a while gets one picture, not a backlog.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut messages = 0;
-    while !page
-        .screens
-        .get(&id)
-        .is_some_and(|s| s.text().contains("the-end\n"))
-    {
+    while !page.screens.get(&id).is_some_and(|s| s.text().contains("the-end\n")) {
         page.next_within(SOON).await.expect("the last line arrives");
         messages += 1;
     }
@@ -241,8 +207,7 @@ async fn an_idle_page_hears_nothing() {
     ide.write("a.txt", "a");
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.send(json!({ "t": "watch", "dirs": [{ "dir": "", "files": ["a.txt"], "list": true }] }))
-        .await;
+    page.send(json!({ "t": "watch", "dirs": [{ "dir": "", "files": ["a.txt"], "list": true }] })).await;
     page.type_text(id, "echo ready\r").await;
     page.until_text(id, "ready\n").await;
     page.settle().await;
@@ -254,14 +219,8 @@ async fn an_idle_page_hears_nothing() {
 
 fn alive(pid: &str) -> bool {
     // A zombie is dead, only not yet collected.
-    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| {
-        !stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .trim_start()
-            .starts_with('Z')
-    })
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
 async fn wait_dead(pid: &str) {
@@ -278,11 +237,7 @@ async fn closing_ends_the_shell_and_what_runs_in_it() {
     let mut page = ide.socket().await;
     let id = page.open().await;
     // The second one ignores the hang-up and must be made to go.
-    page.type_text(
-        id,
-        "sh -c 'trap \"\" HUP; echo $$ > pid; while :; do sleep 1; done'\r",
-    )
-    .await;
+    page.type_text(id, "sh -c 'trap \"\" HUP; echo $$ > pid; while :; do sleep 1; done'\r").await;
     let end = tokio::time::Instant::now() + SOON;
     while !ide.home.join("pid").exists() || ide.read("pid").trim().is_empty() {
         assert!(tokio::time::Instant::now() < end);

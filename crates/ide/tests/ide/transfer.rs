@@ -25,8 +25,7 @@ async fn sixty_four_mebibytes_up_and_down_with_flat_memory() {
     let before = resident_kib();
 
     let chunk = Bytes::from(vec![0x5a; CHUNK]);
-    let body =
-        futures::stream::iter(std::iter::repeat_n(chunk, CHUNKS).map(Ok::<_, std::io::Error>));
+    let body = futures::stream::iter(std::iter::repeat_n(chunk, CHUNKS).map(Ok::<_, std::io::Error>));
     let response = ide
         .http
         .put(ide.url("api/file?path=large.bin"))
@@ -61,31 +60,16 @@ async fn ranges_and_names() {
     let url = ide.url("api/download?path=%ED%95%9C%EA%B8%80%20%22q%22.txt");
     let whole = ide.http.get(&url).send().await.unwrap();
     let disposition = whole.headers()["content-disposition"].to_str().unwrap();
-    assert!(
-        disposition.starts_with("attachment; filename=\"__ _q_.txt\""),
-        "{disposition}"
-    );
+    assert!(disposition.starts_with("attachment; filename=\"__ _q_.txt\""), "{disposition}");
     assert!(disposition.contains("filename*=UTF-8''%ED%95%9C"));
     assert_eq!(whole.headers()["content-type"], "application/octet-stream");
     let tag = whole.headers()["etag"].clone();
 
-    let part = ide
-        .http
-        .get(&url)
-        .header("range", "bytes=2-4")
-        .send()
-        .await
-        .unwrap();
+    let part = ide.http.get(&url).header("range", "bytes=2-4").send().await.unwrap();
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
     assert_eq!(part.headers()["content-range"], "bytes 2-4/10");
     assert_eq!(part.text().await.unwrap(), "234");
-    let beyond = ide
-        .http
-        .get(&url)
-        .header("range", "bytes=10-")
-        .send()
-        .await
-        .unwrap();
+    let beyond = ide.http.get(&url).header("range", "bytes=10-").send().await.unwrap();
     assert_eq!(beyond.status(), StatusCode::RANGE_NOT_SATISFIABLE);
     for (condition, status) in [(tag.to_str().unwrap(), 206), ("\"other\"", 200)] {
         let request = ide.http.get(&url).header("range", "bytes=0-0");
@@ -101,12 +85,7 @@ async fn a_folder_downloads_as_tar() {
     ide.write("top/sub/긴 이름.txt", &"b".repeat(100_000));
     std::os::unix::fs::symlink("/etc/passwd", ide.home.join("top/link")).unwrap();
     let response = ide.get("api/download?path=top").await;
-    assert!(
-        response.headers()["content-disposition"]
-            .to_str()
-            .unwrap()
-            .contains("top.tar")
-    );
+    assert!(response.headers()["content-disposition"].to_str().unwrap().contains("top.tar"));
     let bytes = response.bytes().await.unwrap();
     let mut archive = tar::Archive::new(&bytes[..]);
     let mut seen: Vec<(String, u64)> = archive
@@ -114,20 +93,12 @@ async fn a_folder_downloads_as_tar() {
         .unwrap()
         .map(|entry| {
             let entry = entry.unwrap();
-            (
-                entry.path().unwrap().to_string_lossy().into_owned(),
-                entry.size(),
-            )
+            (entry.path().unwrap().to_string_lossy().into_owned(), entry.size())
         })
         .collect();
     seen.sort();
-    let expected = [
-        ("top", 0),
-        ("top/a.txt", 3),
-        ("top/link", 0),
-        ("top/sub", 0),
-        ("top/sub/긴 이름.txt", 100_000),
-    ];
+    let expected =
+        [("top", 0), ("top/a.txt", 3), ("top/link", 0), ("top/sub", 0), ("top/sub/긴 이름.txt", 100_000)];
     assert_eq!(seen, expected.map(|(name, size)| (name.to_owned(), size)));
 }
 
@@ -137,18 +108,10 @@ async fn an_upload_cut_off_leaves_nothing_behind() {
     ide.write("kept.txt", "old");
     let pieces = futures::stream::iter(0..3).then(|n| async move {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        if n < 2 {
-            Ok(Bytes::from_static(b"new"))
-        } else {
-            Err(std::io::Error::other("cut"))
-        }
+        if n < 2 { Ok(Bytes::from_static(b"new")) } else { Err(std::io::Error::other("cut")) }
     });
-    let sent = ide
-        .http
-        .put(ide.url("api/file?path=kept.txt"))
-        .body(reqwest::Body::wrap_stream(pieces))
-        .send()
-        .await;
+    let sent =
+        ide.http.put(ide.url("api/file?path=kept.txt")).body(reqwest::Body::wrap_stream(pieces)).send().await;
     assert!(sent.is_err() || !sent.unwrap().status().is_success());
     for _ in 0..50 {
         if std::fs::read_dir(&ide.home).unwrap().count() == 1 {

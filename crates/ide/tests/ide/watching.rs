@@ -16,17 +16,10 @@ async fn new_files_and_rewritten_open_files_are_announced() {
     ide.write("open.txt", "1");
     ide.write("sub/x", "1");
     let mut page = ide.socket().await;
-    watch(
-        &mut page,
-        json!([{ "dir": "", "files": ["open.txt"], "list": true }]),
-    )
-    .await;
+    watch(&mut page, json!([{ "dir": "", "files": ["open.txt"], "list": true }])).await;
     // What is newly watched counts as changed: the page looks once more.
     let first = page.expect("fs").await;
-    assert_eq!(
-        (&first["dirs"], &first["files"]),
-        (&json!([""]), &json!(["open.txt"]))
-    );
+    assert_eq!((&first["dirs"], &first["files"]), (&json!([""]), &json!(["open.txt"])));
 
     ide.write("made.txt", "x");
     let news = page.expect("fs").await;
@@ -34,10 +27,7 @@ async fn new_files_and_rewritten_open_files_are_announced() {
 
     ide.write("open.txt", "2");
     let news = page.expect("fs").await;
-    assert_eq!(
-        (&news["dirs"], &news["files"]),
-        (&json!([]), &json!(["open.txt"]))
-    );
+    assert_eq!((&news["dirs"], &news["files"]), (&json!([]), &json!(["open.txt"])));
 
     // Replaced by rename, as editors do it.
     ide.write("tmp", "3");
