@@ -16,10 +16,13 @@ use std::{
 use bytes::Bytes;
 use codehub_domain::WorkspaceId;
 use futures::stream;
+use rustix::fs::seek;
 
 use super::super::{LogQuery, LogStream};
 
 const CHUNK: usize = 64 * 1024;
+/// What file systems give and take room in.
+const BLOCK: u64 = 4096;
 const POLL: Duration = Duration::from_millis(200);
 
 /// How much of what workspaces print is kept.
@@ -87,11 +90,14 @@ impl Logs {
     }
 
     fn rotate_one(&self, id: WorkspaceId, len: u64) -> io::Result<()> {
+        // Everything stays at its place, for whoever is reading; what is too old becomes a hole.
+        let from = len.saturating_sub(self.limits.max_bytes) / BLOCK * BLOCK;
         let mut log = File::options().read(true).write(true).open(self.current(id))?;
-        log.seek(SeekFrom::Start(len.saturating_sub(self.limits.max_bytes)))?;
+        log.seek(SeekFrom::Start(from))?;
         let fresh = self.dir.join(format!(".{id}.rotating"));
         let mut copy = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        io::copy(&mut (&mut log).take(self.limits.max_bytes), &mut copy)?;
+        copy.seek(SeekFrom::Start(from))?;
+        io::copy(&mut (&mut log).take(self.limits.max_bytes + BLOCK), &mut copy)?;
         fs::rename(&fresh, self.older(id))?;
         log.set_len(0)
     }
@@ -170,7 +176,8 @@ impl Tail {
             Err(error) => return Err(error),
         };
         let len = file.metadata()?.len();
-        let floor = len.saturating_sub(self.most);
+        let hole = seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap_or(0);
+        let floor = len.saturating_sub(self.most).max(hole.min(len));
         let mut end = len;
         let mut block = vec![0; CHUNK];
         if self.wanted == 0 {

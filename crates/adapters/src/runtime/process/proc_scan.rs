@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::shim::LEADER;
 
+/// What the kernel counts times in for programs, on every machine that Linux runs on today.
+const TICKS_PER_SECOND: u64 = 100;
+
 pub(super) const INSTANCE: &str = "CODEHUB_INSTANCE";
 pub(super) const WORKSPACE: &str = "CODEHUB_WORKSPACE_ID";
 pub(super) const GENERATION: &str = "CODEHUB_GENERATION";
@@ -157,6 +160,7 @@ impl Process {
 /// Every living process but ourselves and init. Costs two small reads per process.
 pub(super) fn processes(deployment: &str) -> io::Result<Vec<Process>> {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let youngest = now()?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -165,11 +169,37 @@ pub(super) fn processes(deployment: &str) -> io::Result<Vec<Process>> {
         if stat.zombie || pid == own || pid == 1 {
             continue;
         }
-        // Other people's environment cannot be read, and is not ours.
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environ = environ(&stat, youngest);
         found.push(Process { stat, marks: Marks::parse(&environ, deployment) });
     }
     Ok(found)
+}
+
+/// What it was started with. Other people's cannot be read, and is not ours.
+///
+/// While a process becomes another program it has no environment for a moment. That of a workspace
+/// must not be missed, so a young leader of a session without any is looked at again.
+#[expect(clippy::disallowed_methods, reason = "a millisecond, on a thread that may block")]
+fn environ(stat: &Stat, now: u64) -> Vec<u8> {
+    const YOUNG: u64 = 60 * TICKS_PER_SECOND;
+    let read = || fs::read(format!("/proc/{}/environ", stat.pid));
+    let may_be_changing = stat.session == stat.pid && now.saturating_sub(stat.start_time) < YOUNG;
+    for _ in 0..20 {
+        match read() {
+            Ok(empty) if empty.is_empty() && may_be_changing => {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            other => return other.unwrap_or_default(),
+        }
+    }
+    Vec::new()
+}
+
+/// The time of the kernel's process table, in clock ticks after boot.
+fn now() -> io::Result<u64> {
+    let uptime = fs::read_to_string("/proc/uptime")?;
+    let seconds = uptime.split(['.', ' ']).next().and_then(|seconds| seconds.parse::<u64>().ok());
+    Ok(seconds.unwrap_or(u64::MAX / TICKS_PER_SECOND) * TICKS_PER_SECOND)
 }
 
 /// The program of a workspace: of several (there never should be), the one that was first.

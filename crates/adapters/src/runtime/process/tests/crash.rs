@@ -148,11 +148,15 @@ async fn killed_at_any_moment_there_is_never_a_second_process() {
         let before = place.mains();
         survivors += before.len();
         let runtime = place.runtime().await;
-        runtime.start(&place.spec(1)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(30)).await;
-        let now = place.mains();
-        assert_eq!(now.len(), 1, "round {round}: {now:?}, before {before:?}");
-        assert_eq!(now[0], place.recorded_pid());
+        eventually("it runs", async || {
+            // Adopted or new; if it was already asked to end, the next start finds it gone.
+            runtime.start(&place.spec(1)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let now = place.mains();
+            assert!(now.len() <= 1, "round {round}: {now:?}, before {before:?}, {:?}", place.record());
+            now.first().is_some_and(|&pid| pid == place.recorded_pid())
+        })
+        .await;
         if round % 3 == 0 {
             runtime.stop(place.id).await.unwrap();
             assert!(place.processes().is_empty());
