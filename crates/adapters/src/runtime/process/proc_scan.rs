@@ -16,9 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::shim::LEADER;
 
-/// What the kernel counts times in for programs, on every machine that Linux runs on today.
-const TICKS_PER_SECOND: u64 = 100;
-
 pub(super) const INSTANCE: &str = "CODEHUB_INSTANCE";
 pub(super) const WORKSPACE: &str = "CODEHUB_WORKSPACE_ID";
 pub(super) const GENERATION: &str = "CODEHUB_GENERATION";
@@ -50,7 +47,14 @@ pub(super) struct Stat {
     pub(super) start_time: u64,
     /// Dead, only its parent has not asked yet.
     pub(super) zombie: bool,
+    /// A thread of the kernel's.
+    kernel: bool,
+    /// How long its environment is; `None` while it becomes another program, or if that is not for us.
+    environ_len: Option<usize>,
 }
+
+/// The kernel's `PF_KTHREAD`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
     /// `None`: there is no such process.
@@ -69,7 +73,14 @@ impl Stat {
         let (head, tail) = line.rsplit_once(')')?;
         let pid = head.split_once(' ')?.0.parse().ok()?;
         let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        let environ_len = match (number(47), number(48)) {
+            (Some(start), Some(end)) if end != 0 => usize::try_from(end.saturating_sub(start)).ok(),
+            _ => None,
+        };
         Some(Self {
+            kernel: number(6)? & KERNEL_THREAD != 0,
+            environ_len,
             pid,
             zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
             parent: fields.get(1)?.parse().ok()?,
@@ -160,46 +171,40 @@ impl Process {
 /// Every living process but ourselves and init. Costs two small reads per process.
 pub(super) fn processes(deployment: &str) -> io::Result<Vec<Process>> {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
-    let youngest = now()?;
+    let lengths_are_known = Stat::of(own)?.is_some_and(|own| own.environ_len.is_some());
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Some(stat) = Stat::of(pid)? else { continue };
-        if stat.zombie || pid == own || pid == 1 {
+        if pid == own || pid == 1 {
             continue;
         }
-        let environ = environ(&stat, youngest);
-        found.push(Process { stat, marks: Marks::parse(&environ, deployment) });
+        if let Some((stat, environ)) = look_at(pid, lengths_are_known)?.filter(|(stat, _)| !stat.zombie) {
+            found.push(Process { stat, marks: Marks::parse(&environ, deployment) });
+        }
     }
     Ok(found)
 }
 
-/// What it was started with. Other people's cannot be read, and is not ours.
+/// A process with what it was started with. Other people's environment cannot be read, and is not ours.
 ///
-/// While a process becomes another program it has no environment for a moment. That of a workspace
-/// must not be missed, so a young leader of a session without any is looked at again.
+/// While a process becomes another program its environment is empty, or read half from the old one.
+/// That of a workspace must not be missed, so what was read has to be as long as the kernel says.
 #[expect(clippy::disallowed_methods, reason = "a millisecond, on a thread that may block")]
-fn environ(stat: &Stat, now: u64) -> Vec<u8> {
-    const YOUNG: u64 = 60 * TICKS_PER_SECOND;
-    let read = || fs::read(format!("/proc/{}/environ", stat.pid));
-    let may_be_changing = stat.session == stat.pid && now.saturating_sub(stat.start_time) < YOUNG;
-    for _ in 0..20 {
-        match read() {
-            Ok(empty) if empty.is_empty() && may_be_changing => {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            other => return other.unwrap_or_default(),
+fn look_at(pid: i32, lengths_are_known: bool) -> io::Result<Option<(Stat, Vec<u8>)>> {
+    const TRIES: usize = 1000;
+    let mut environ = Vec::new();
+    for _ in 0..TRIES {
+        let read = fs::read(format!("/proc/{pid}/environ"));
+        let Some(stat) = Stat::of(pid)? else { return Ok(None) };
+        let Ok(read) = read else { return Ok(Some((stat, Vec::new()))) };
+        if stat.kernel || stat.zombie || !lengths_are_known || stat.environ_len == Some(read.len()) {
+            return Ok(Some((stat, read)));
         }
+        environ = read;
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    Vec::new()
-}
-
-/// The time of the kernel's process table, in clock ticks after boot.
-fn now() -> io::Result<u64> {
-    let uptime = fs::read_to_string("/proc/uptime")?;
-    let seconds = uptime.split(['.', ' ']).next().and_then(|seconds| seconds.parse::<u64>().ok());
-    Ok(seconds.unwrap_or(u64::MAX / TICKS_PER_SECOND) * TICKS_PER_SECOND)
+    Ok(Stat::of(pid)?.map(|stat| (stat, environ)))
 }
 
 /// The program of a workspace: of several (there never should be), the one that was first.
@@ -259,7 +264,10 @@ mod tests {
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
     fn process(pid: i32, parent: i32, session: i32, environ: &str) -> Process {
-        let stat = Stat { pid, parent, group: session, session, start_time: 100 + pid as u64, zombie: false };
+        let started = 100 + pid;
+        let line =
+            format!("{pid} (x) S {parent} {session} {session} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 {started}");
+        let stat = Stat::parse(&line).unwrap();
         Process { stat, marks: Marks::parse(environ.replace(' ', "\0").as_bytes(), "dep") }
     }
 
@@ -275,7 +283,10 @@ mod tests {
             (stat.pid, stat.parent, stat.group, stat.session, stat.start_time, stat.zombie),
             (42, 7, 8, 9, 987_654, false)
         );
-        assert!(Stat::parse("42 (x) Z 7 8 9").is_none());
+        assert!(Stat::parse("42 (x) Z 7 8 9").is_none(), "too short");
+        let own = i32::try_from(std::process::id()).unwrap();
+        let own_environ = fs::read("/proc/self/environ").unwrap();
+        assert_eq!(Stat::of(own).unwrap().unwrap().environ_len, Some(own_environ.len()));
     }
 
     #[test]
