@@ -16,7 +16,7 @@
 //!   session escapes; only a sandbox or a container holds that.)
 //! - **Not answering is not gone.** A living process that does not answer is an error to ask about.
 //!
-//! A walk: [`ProcessRuntime`] → [`lifecycle`] (start, stop, find) → [`spawn`] → [`shim`] → the program.
+//! A walk: [`ProcessRuntime`] → `lifecycle` (start, stop, find) → `spawn` → [`shim`] → the program.
 
 mod children;
 mod health;
@@ -158,6 +158,9 @@ impl ProcessRuntime {
         let logs = Logs::open(&config.data_dir, config.logs).map_err(unusable)?;
         // Only the real name of a directory can be hidden from a sandbox.
         config.data_dir = config.data_dir.canonicalize().map_err(unusable)?;
+        if config.data_dir.to_str().is_none() {
+            return Err(format!("the data directory {at} cannot be used: its name is not UTF-8"));
+        }
         let sandbox = sandbox::probe(config.sandbox).await?;
         let inner = Arc::new(Inner {
             boot,

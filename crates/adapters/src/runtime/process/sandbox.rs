@@ -2,7 +2,8 @@
 //!
 //! Inside, the machine is read-only; `/tmp`, `/dev` and the process table are its own; CodeHub's data
 //! directory is empty but for this workspace's home. The network is the machine's: the proxy has to
-//! reach the program. Seen from outside, `bwrap` is the leader of the workspace's session and ends
+//! reach the program. There are no privileges inside, also not for root: whoever could mount could undo
+//! all of this. Seen from outside, `bwrap` is the leader of the workspace's session and ends
 //! with its program's status.
 
 use std::{
@@ -66,8 +67,20 @@ async fn works(bwrap: &Path) -> Result<(), String> {
     }
 }
 
-const BASE: &[&str] =
-    &["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "--proc", "/proc", "--tmpfs", "/tmp"];
+const BASE: &[&str] = &[
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--unshare-pid",
+    "--proc",
+    "/proc",
+    "--tmpfs",
+    "/tmp",
+    "--cap-drop",
+    "ALL",
+];
 
 /// `bwrap` and its arguments, up to where the program's own words follow.
 pub(super) fn words(bwrap: &Path, inside: &Inside<'_>) -> Vec<OsString> {

@@ -289,3 +289,37 @@ async fn default_settings_are_written_once_and_never_through_a_link() {
     assert!(write_defaults(dir.path(), &files).is_err());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
+
+/// The rows of the IDE table, as far as they are installed here.
+#[tokio::test]
+async fn installed_ides_become_ready_and_end() {
+    for choice in [IdeChoice::CodeServer, IdeChoice::JupyterLab] {
+        let ide = match ide::resolve(choice, &[], "/healthz", Path::new("/nowhere")) {
+            Ok(ide) => ide,
+            Err(why) => {
+                println!("skipped: {why}");
+                continue;
+            }
+        };
+        let place = Place::new(web()).await;
+        let mut config = place.config();
+        config.ide = ide;
+        config.sandbox = SandboxChoice::Auto;
+        let runtime = ProcessRuntime::open(config).await.unwrap();
+        let begun = Instant::now();
+        runtime.start(&place.spec(1)).await.unwrap();
+        eventually("it is ready", async || {
+            let status = runtime.status(place.id).await;
+            matches!(status, Ok(Some(instance)) if instance.state == InstanceState::Ready)
+        })
+        .await;
+        println!("{choice:?}: ready after {:?}, sandboxed: {}", begun.elapsed(), runtime.sandboxed());
+        for file in runtime.ide().files {
+            assert_eq!(fs::read_to_string(place.home(1).join(file.path)).unwrap(), file.text);
+        }
+        runtime.stop(place.id).await.unwrap();
+        assert!(place.processes().is_empty());
+        println!("{choice:?}: gone after {:?}", begun.elapsed());
+        println!("{}", place.log(&runtime).await);
+    }
+}

@@ -16,7 +16,7 @@ async fn place(command: Vec<String>) -> Option<Place> {
 async fn inside_only_the_own_home_is_there_and_writable() {
     let look = "ls -a \"$HOME/../../../..\" > users; ls -a \"$HOME/../../../../../..\" > data; \
                 echo x > /etc/codehub-was-here; echo x > /usr/codehub-was-here; echo $? > wrote; \
-                ls /proc | grep -c '^[0-9]' > procs; cat hidden-link > hidden; exec sleep 60";
+                grep CapEff /proc/self/status > caps; ls /proc | grep -c '^[0-9]' > procs; cat hidden-link > hidden; exec sleep 60";
     let Some(place) = place(shell(look)).await else { return };
     let secret = tempfile::NamedTempFile::new_in(std::env::current_dir().unwrap()).unwrap();
     fs::write(secret.path(), "secret").unwrap();
@@ -36,6 +36,7 @@ async fn inside_only_the_own_home_is_there_and_writable() {
     assert_ne!(seen("wrote").trim(), "0");
     assert!(!Path::new("/etc/codehub-was-here").exists());
     assert!(seen("procs").trim().parse::<u32>().unwrap() < 10, "it sees {} processes", seen("procs"));
+    assert_eq!(seen("caps").trim(), "CapEff:\t0000000000000000");
     assert_eq!(seen("hidden"), "");
     runtime.stop(place.id).await.unwrap();
     assert!(place.processes().is_empty());
