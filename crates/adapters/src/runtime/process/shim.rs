@@ -13,7 +13,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt::Display,
     io::Write as _,
-    os::unix::process::CommandExt,
+    os::{fd::AsFd, unix::process::CommandExt},
     process::{Command, Stdio},
 };
 
@@ -58,6 +58,8 @@ impl Limits {
 
 /// Becomes the program. `args` is what follows the name of the hidden subcommand.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
+    // A copy that the kernel closes when this has become the program, and not a moment before.
+    let _launch = std::io::stdin().as_fd().try_clone_to_owned();
     let why = become_program(args.into_iter());
     let _ = writeln!(std::io::stderr(), "codehub: {why}");
     std::process::exit(FAILED)
