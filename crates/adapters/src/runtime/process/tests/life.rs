@@ -126,7 +126,7 @@ async fn alive_is_not_ready_and_silent_is_not_gone() {
 
 #[tokio::test]
 async fn the_environment_is_clean_and_the_home_its_own() {
-    let place = Place::new(shell("pwd > where; umask > mask; ulimit -c > core; exec sleep 60")).await;
+    let place = Place::new(shell("pwd > where; umask > mask; ulimit -c > core; sleep 60; :")).await;
     let mut config = place.config();
     config.env = vec![("HTTPS_PROXY".into(), "http://proxy".into())];
     let runtime = ProcessRuntime::open(config).await.unwrap();
