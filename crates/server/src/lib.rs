@@ -5,8 +5,13 @@
 //! in `coordinator`.
 
 pub mod activity;
+pub mod api;
 pub mod app;
 pub mod auth;
+pub mod backends;
+pub mod cli;
 pub mod config;
 pub mod coordinator;
+pub mod serve;
 pub mod service;
+pub mod telemetry;

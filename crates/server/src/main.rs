@@ -1,3 +1,5 @@
-fn main() {
-    print!("{}", codehub_server::config::default_file());
+//! `codehub`: see [`codehub_server::cli`].
+
+fn main() -> std::process::ExitCode {
+    codehub_server::cli::main()
 }

@@ -14,10 +14,6 @@ use codehub_domain::{
 
 use crate::app::App;
 
-/// The setting by which an operator lets a braked garbage collection go on, holding the time of the
-/// approval. Written by `codehub admin gc approve`; read and deleted by the collector.
-pub const GC_APPROVAL: &str = "gc_approved_at";
-
 /// Why not.
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {

@@ -45,6 +45,17 @@ pub async fn login(
     address: IpAddr,
     headers: &HeaderMap,
 ) -> Result<SignedIn, LoginError> {
+    let user = verify(app, username, password, address).await?;
+    end_session(app, headers).await?;
+    tracing::info!(user = %user.id, "signed in");
+    Ok(open_session(app, user).await?)
+}
+
+/// Whose password it is. Failures are counted.
+///
+/// # Errors
+/// Wrong, too often, or something does not work.
+pub async fn verify(app: &App, username: &str, password: &str, address: IpAddr) -> Result<User, LoginError> {
     let address = client::counted_as(address);
     let keys =
         Keys { account: backoff::account_key(username, &address), address: backoff::address_key(&address) };
@@ -57,9 +68,7 @@ pub async fn login(
     match found {
         Some(found) if right && !found.user.disabled => {
             keys.forgive(app, before).await?;
-            end_session(app, headers).await?;
-            tracing::info!(user = %found.user.id, "signed in");
-            Ok(open_session(app, found.user).await?)
+            Ok(found.user)
         }
         Some(_) | None => {
             app.store().attempts_fail(&keys.account, backoff::FORGET_AFTER_SECONDS).await?;

@@ -237,13 +237,6 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
             coordinator.idle_interval.as_secs()
         ));
     }
-    let limits = config.limits;
-    if limits.running_global != 0 && limits.running_per_user > limits.running_global {
-        r.complain(format!(
-            "limits.max_running_per_user ({}) must not be larger than limits.max_running_global ({})",
-            limits.running_per_user, limits.running_global
-        ));
-    }
     let is_command = config.runtime.ide == IdeChoice::Command;
     if is_command && config.runtime.ide_command.is_empty() {
         r.complain("ide.kind is \"command\", but ide.command (IDE_COMMAND) does not say which");
@@ -253,10 +246,10 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
     }
     match (&config.auth.admin_username, &config.auth.admin_password) {
         (Some(_), None) => {
-            r.complain("admin.username is set, but admin.password (CODEHUB_ADMIN_PASSWORD) is not")
+            r.complain("admin.username is set, but admin.password (CODEHUB_ADMIN_PASSWORD) is not");
         }
         (None, Some(_)) => {
-            r.complain("admin.password is set, but admin.username (CODEHUB_ADMIN_USERNAME) is not")
+            r.complain("admin.password is set, but admin.username (CODEHUB_ADMIN_USERNAME) is not");
         }
         (Some(username), Some(password)) => {
             if let Err(why) = crate::auth::rules::username(username) {

@@ -82,8 +82,8 @@ pub enum ConfigError {
     Value { key: String, value: String, origin: Origin, why: String },
     #[error("{path}: there is no setting `{key}`{}", nearest.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     UnknownKey { path: String, key: String, nearest: Option<&'static str> },
-    #[error("{name} is set, but not offered by this version: {why}; unset it")]
-    NotOffered { name: &'static str, why: &'static str },
+    #[error("{name} is set{shown}, but not offered by this version: {why}; unset it")]
+    NotOffered { name: &'static str, shown: String, why: &'static str },
     #[error("the configuration file {path} (named by {by}) cannot be read: {why}")]
     Unreadable { path: String, by: &'static str, why: String },
     #[error("{path} is not valid TOML: {why}")]
@@ -158,8 +158,10 @@ impl Effective {
     pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         for &(name, why) in NOT_OFFERED {
-            if sources.env(name).is_some() {
-                errors.push(ConfigError::NotOffered { name, why });
+            if let Some(value) = sources.env(name) {
+                // The rest of it may hold a password.
+                let scheme = value.split_once("://").map(|(scheme, _)| format!(" ({scheme}://…)"));
+                errors.push(ConfigError::NotOffered { name, shown: scheme.unwrap_or_default(), why });
             }
         }
         let (file, in_file) = read_file(sources, &mut errors);

@@ -103,7 +103,6 @@ fn settings_are_checked_against_each_other() {
         (&[("TTL_ARCHIVE_MAX", "60")], "ttl.archive_seconds (1800)"),
         (&[("TTL_ARCHIVE_SECONDS", "0"), ("TTL_ARCHIVE_MAX", "1h")], "ttl.archive_seconds (0)"),
         (&[("COORDINATOR_ACTIVE_INTERVAL", "1m")], "coordinator.active_interval (60s)"),
-        (&[("LIMITS_MAX_RUNNING_GLOBAL", "1")], "limits.max_running_per_user (2)"),
         (&[("IDE", "command")], "IDE_COMMAND"),
         (&[("IDE_COMMAND", "x")], "IDE=command"),
         (&[("CODEHUB_ADMIN_USERNAME", "root")], "CODEHUB_ADMIN_PASSWORD"),
