@@ -13,6 +13,7 @@
 //! single byte with it, which is what lets a forgotten workspace fall asleep.
 
 mod assets;
+pub mod cli;
 mod error;
 mod files;
 mod home;
