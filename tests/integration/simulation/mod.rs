@@ -11,7 +11,7 @@ mod store;
 use codehub_adapters::fake::Mutation;
 use run::{Options, Report, simulate};
 
-const SEEDS: u64 = 1_200;
+const SEEDS: u64 = 1_000;
 const SHARDS: u64 = 4;
 
 /// Seeds to run: `SIM_SEED` picks one, `SIM_SEEDS` changes how many.

@@ -358,10 +358,15 @@ impl Simulation {
         self.world.heal();
         *self.shared.trouble.lock().unwrap() = 0.0;
         // Late effects of the bad times arrive within 30 s.
-        for round in 0..6 {
+        for _ in 0..3 {
             self.wait(Duration::from_secs(60)).await;
-            if round < 3 {
-                self.recover_all().await;
+            self.recover_all().await;
+        }
+        // A TTL may be at work just now: give it a moment to finish.
+        for _ in 0..120 {
+            self.wait(Duration::from_secs(1)).await;
+            if self.settled().await {
+                break;
             }
         }
         for id in self.workspaces.clone() {
@@ -369,6 +374,18 @@ impl Simulation {
             self.judge(&workspace);
         }
         self.check_nothing_is_lost().await;
+    }
+
+    async fn settled(&self) -> bool {
+        for id in &self.workspaces {
+            let workspace = self.get(*id).await;
+            if workspace.status.operation != Operation::None
+                || workspace.status.phase != workspace.desired.phase()
+            {
+                return false;
+            }
+        }
+        true
     }
 
     async fn recover_all(&self) {

@@ -132,7 +132,17 @@ impl Server {
         }
     }
 
-    /// The processes whose home lies in this server's data directory.
+    /// The programs of this server's workspaces: one each, without what they started themselves.
+    pub fn programs(&self) -> Vec<i32> {
+        let leads = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mark = format!("CODEHUB_LEADER={pid}");
+            environment.split(|byte| *byte == 0).any(|item| item == mark.as_bytes())
+        };
+        self.processes().into_iter().filter(leads).collect()
+    }
+
+    /// Every process whose home lies in this server's data directory.
     pub fn processes(&self) -> Vec<i32> {
         let data = self.setup.data_dir().join("homes");
         let home = format!("HOME={}", data.display());

@@ -153,15 +153,21 @@ fn unreachable<T>() -> ArchiveResult<T> {
 impl FakeBackends {
     /// Data, then meta: two calls, so that a crash or a fault can come between them.
     async fn store(&self, key: ArchiveKey, tokens: BTreeSet<u64>) -> ArchiveResult<ArchiveMeta> {
-        if self.world.stored(key) == Some((true, true)) {
+        if self.world.stored(key) == Some(true) {
             return Ok(info(tokens.len()));
         }
-        let (count, cut) = (tokens.len(), self.world.cuts());
-        let what = format!("upload {}{}", short(key.workspace), if cut { " (cut)" } else { "" });
-        match self.world.call(&self.gate, what, move |world| world.upload(key, tokens, !cut)).await {
-            Call::Answered(()) if !cut => {}
-            Call::Answered(()) | Call::Failed => return unreachable(),
+        let count = tokens.len();
+        if self.world.cuts() {
+            // An object appears whole or not at all.
+            self.world.note(format!("upload {} is cut", short(key.workspace)));
+            return unreachable();
         }
+        let what = format!("upload {}", short(key.workspace));
+        let Call::Answered(()) =
+            self.world.call(&self.gate, what, move |world| world.upload(key, tokens)).await
+        else {
+            return unreachable();
+        };
         match self
             .world
             .call(&self.gate, format!("commit {}", short(key.workspace)), move |w| w.commit(key))
@@ -242,7 +248,7 @@ impl Archives for FakeBackends {
             .call(&self.gate, format!("head {}", short(key.workspace)), move |w| w.stored(key))
             .await
         {
-            Call::Answered(Some((true, true))) => Ok(Some(info(0))),
+            Call::Answered(Some(true)) => Ok(Some(info(0))),
             Call::Answered(_) => Ok(None),
             Call::Failed => unreachable(),
         }
