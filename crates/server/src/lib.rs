@@ -8,3 +8,4 @@ pub mod activity;
 pub mod app;
 pub mod auth;
 pub mod config;
+pub mod proxy;

@@ -1,0 +1,177 @@
+//! WebSockets and other upgrades: the handshake passes through, then bytes are relayed until either
+//! side ends, the workspace stops, or the server shuts down.
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{
+    Proxy,
+    body::ProxyBody,
+    error::ProxyError,
+    forward::Answer,
+    frames::close_frame,
+    headers,
+    location::Place,
+    relay::{Event, Relay},
+    routes::Entry,
+};
+
+/// "Going away": what a client hears when the workspace stops or the server shuts down.
+const GOING_AWAY: u16 = 1001;
+/// How long a frame that is under way may take to end before the connection is cut without a word.
+const LAST_FRAME: Duration = Duration::from_secs(2);
+/// How long the good-bye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Why we end a connection ourselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Stopped,
+    Shutdown,
+}
+
+impl Ending {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Stopped => "the workspace stopped",
+            Self::Shutdown => "the server is shutting down",
+        }
+    }
+}
+
+/// Asks for the upgrade on this hop too.
+pub(super) fn request_headers(headers: &mut HeaderMap, protocol: HeaderValue, withhold_compression: bool) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, protocol);
+    if withhold_compression {
+        headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
+    }
+}
+
+/// Whether the workspace agreed to switch protocols.
+pub(super) fn agreed(answer: &Answer) -> bool {
+    answer.response.status() == StatusCode::SWITCHING_PROTOCOLS
+}
+
+/// Answers 101 and relays from then on.
+pub(super) fn switch(
+    proxy: &Arc<Proxy>,
+    entry: &Arc<Entry>,
+    mut answer: Answer,
+    client: OnUpgrade,
+    place: &Place<'_>,
+) -> Result<Response<ProxyBody>, ProxyError> {
+    let protocol = answer
+        .response
+        .headers()
+        .get(header::UPGRADE)
+        .cloned()
+        .ok_or_else(|| ProxyError::BadResponse("101 without saying to which protocol".into()))?;
+    let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let workspace = hyper::upgrade::on(&mut answer.response);
+
+    let (mut parts, _) = answer.response.into_parts();
+    headers::clean_response(&mut parts.headers, place);
+    parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    parts.headers.insert(header::UPGRADE, protocol);
+    parts.version = Version::HTTP_11;
+    parts.extensions = http::Extensions::new();
+
+    let socket = proxy.activity.open_socket(&entry.cell);
+    let (proxy, entry) = (proxy.clone(), entry.clone());
+    let tracker = proxy.relays.clone();
+    tracker.spawn(async move {
+        let _open = proxy.metrics.websocket();
+        // Both sides switch, or neither is kept.
+        let (client, workspace) = match futures::future::try_join(client, workspace).await {
+            Ok((client, workspace)) => (TokioIo::new(client), TokioIo::new(workspace)),
+            Err(error) => {
+                tracing::debug!(workspace = %entry.id, %error, "an upgrade was not completed");
+                return;
+            }
+        };
+        run(&proxy, &entry, Relay::new(client, workspace, websocket, socket)).await;
+    });
+    Ok(Response::from_parts(parts, ProxyBody::Empty))
+}
+
+async fn run<C, W>(proxy: &Proxy, entry: &Entry, mut relay: Relay<C, W>)
+where
+    C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let ending = loop {
+        let event = tokio::select! {
+            event = poll_fn(|cx| relay.poll_event(cx)) => event,
+            ending = ends(proxy, entry) => break ending,
+        };
+        match event {
+            Ok(Event::WorkspaceGone) => {
+                // The wish to stop is written before anything is stopped, so this look is in time.
+                let stops = proxy.routes.view_now(entry).await.map_or_else(
+                    |error| matches!(error, ProxyError::NotFound),
+                    |view| view.stopping() || view.desired != codehub_domain::Desired::Running,
+                );
+                if stops {
+                    break Ending::Stopped;
+                }
+                relay.pass_end();
+            }
+            Ok(Event::Done) => return,
+            Err(error) => {
+                tracing::trace!(workspace = %entry.id, %error, "a relay ended");
+                return;
+            }
+        }
+    };
+    goodbye(relay, ending).await;
+}
+
+/// Resolves when connections to this workspace must end.
+async fn ends(proxy: &Proxy, entry: &Entry) -> Ending {
+    let mut views = entry.subscribe();
+    let stopped = async {
+        loop {
+            let stopping = views.borrow_and_update().as_ref().is_none_or(|view| view.stopping());
+            if stopping || views.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = stopped => Ending::Stopped,
+        () = proxy.shutdown.cancelled() => Ending::Shutdown,
+    }
+}
+
+async fn goodbye<C, W>(mut relay: Relay<C, W>, ending: Ending)
+where
+    C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let to_client = close_frame(GOING_AWAY, ending.reason(), false);
+    let to_workspace = close_frame(GOING_AWAY, ending.reason(), true);
+    let cut_at = Instant::now() + LAST_FRAME;
+    // Frames under way are let through to their end: the good-bye goes between frames.
+    let told = timeout_at(cut_at, async {
+        while !relay.say_goodbye(&to_client, &to_workspace) {
+            let ended = poll_fn(|cx| {
+                let event = relay.poll_event(cx);
+                if relay.say_goodbye(&to_client, &to_workspace) {
+                    return std::task::Poll::Ready(false);
+                }
+                event.map(|event| !matches!(event, Ok(Event::WorkspaceGone)))
+            })
+            .await;
+            if ended {
+                return;
+            }
+        }
+    });
+    let _ = told.await;
+    let _ = timeout(GOODBYE, poll_fn(|cx| relay.poll_linger(cx))).await;
+}
