@@ -22,6 +22,7 @@ use super::{
 
 /// How long an answer is believed without news.
 const FRESH_FOR: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// More than this many people and tokens within [`FRESH_FOR`] only cost look-ups.
 const CAPACITY: usize = 16 * 1024;
 
@@ -40,6 +41,29 @@ pub struct Callers {
     known: RwLock<HashMap<Key, Known>>,
     /// Grows whenever something is forgotten: an answer asked for before that is not remembered.
     forgotten: AtomicU64,
+}
+
+/// What let somebody in, kept by a connection that outlives its request.
+pub struct Pass {
+    user: UserId,
+    by_cookie: bool,
+    secret: Box<[u8]>,
+}
+
+impl Pass {
+    /// The credential that identified this caller, out of the headers it came in.
+    pub fn of(headers: &HeaderMap, identified: Identified) -> Option<Self> {
+        let Caller { user, by_cookie } = identified.caller;
+        let secret = match cookies::session(headers) {
+            cookies::Session::One(secret) if by_cookie => secret,
+            _ => bearer(headers).filter(|_| !by_cookie)?,
+        };
+        Some(Self { user, by_cookie, secret: secret.into() })
+    }
+
+    fn credential(&self) -> Credential<'_> {
+        if self.by_cookie { Credential::Session(&self.secret) } else { Credential::Bearer(&self.secret) }
+    }
 }
 
 /// The outcome of [`Callers::identify`].
@@ -74,6 +98,16 @@ impl Callers {
         let Some(secret) = session else { return Err(ProxyError::SignIn) };
         let caller = self.ask(Credential::Session(secret)).await?.ok_or(ProxyError::SignIn)?;
         Ok(Identified { caller, our_authorization: false })
+    }
+
+    /// Whether this still lets the same user in. Asks until there is an answer.
+    pub async fn still_valid(&self, pass: &Pass) -> bool {
+        loop {
+            match self.ask(pass.credential()).await {
+                Ok(caller) => return caller.is_some_and(|caller| caller.user == pass.user),
+                Err(_) => tokio::time::sleep(RETRY_AFTER).await,
+            }
+        }
     }
 
     async fn ask(&self, credential: Credential<'_>) -> Result<Option<Caller>, ProxyError> {

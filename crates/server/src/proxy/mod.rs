@@ -18,7 +18,6 @@ use std::{
 use axum::extract::ConnectInfo;
 use codehub_domain::WorkspaceId;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
-use hyper::upgrade::OnUpgrade;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -248,7 +247,8 @@ impl Proxy {
     ) -> Result<Response<ProxyBody>, ProxyError> {
         let uri = route::upstream_uri(request.uri(), view.ide.strip_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
-        let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        let client = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
+        let client = client.map(|pass| upgrade::Client { upgraded: hyper::upgrade::on(&mut request), pass });
         let (parts, body) = request.into_parts();
         let mut headers = parts.headers;
         let base_path = route::base_path(context.id);
@@ -274,7 +274,7 @@ impl Proxy {
         self: &Arc<Self>,
         entry: &Arc<Entry>,
         answer: forward::Answer,
-        client: Option<OnUpgrade>,
+        client: Option<upgrade::Client>,
         place: &Place<'_>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         match client {
@@ -334,7 +334,12 @@ impl Proxy {
                         Outcome::OurFault
                     }
                 };
-                (outcome, render(&error, context.visit, context.lang, Some(context.id)))
+                let mut response = render(&error, context.visit, context.lang, Some(context.id));
+                if matches!(error, ProxyError::BadRequest(_)) && context.version < Version::HTTP_2 {
+                    // Where a request is not understood, neither is what follows it.
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                (outcome, response)
             }
             NotReady::Asleep => (Outcome::Asleep, asleep()),
             NotReady::Loading(waiting, view) => {

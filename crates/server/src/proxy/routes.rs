@@ -36,8 +36,8 @@ const RETRY_REFRESH: Duration = Duration::from_millis(500);
 pub struct Entry {
     pub id: WorkspaceId,
     pub cell: Arc<Cell>,
-    /// The latest view; `None` until read, or when there is no such workspace.
-    view: watch::Sender<Option<Arc<View>>>,
+    /// Told to whoever waits.
+    latest: watch::Sender<Latest>,
     /// Grows with every piece of news; a reading that began before is not believed.
     news: AtomicU64,
     freshness: Mutex<Freshness>,
@@ -45,6 +45,15 @@ pub struct Entry {
     reading: tokio::sync::Mutex<()>,
     /// The last answer to a wake, and when it was given: see `wake`.
     pub(super) woken: tokio::sync::Mutex<Option<(Instant, Woken)>>,
+}
+
+/// What somebody who waits for a workspace wants to hear.
+#[derive(Clone, Default)]
+pub struct Latest {
+    /// `None` until read, or when there is no such workspace.
+    pub view: Option<Arc<View>>,
+    /// Grows when the owner's access changed: a session ended, an account was disabled.
+    pub access: u64,
 }
 
 #[derive(Default)]
@@ -58,7 +67,7 @@ impl Entry {
         Self {
             id,
             cell,
-            view: watch::Sender::new(None),
+            latest: watch::Sender::default(),
             news: AtomicU64::new(0),
             freshness: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
@@ -70,14 +79,14 @@ impl Entry {
         self.freshness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Told whenever a newer view was read.
-    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<View>>> {
-        self.view.subscribe()
+    /// Told whenever a newer view was read, or the owner's access changed.
+    pub fn subscribe(&self) -> watch::Receiver<Latest> {
+        self.latest.subscribe()
     }
 
     fn fresh(&self) -> Option<Arc<View>> {
         let until = self.freshness().until?;
-        if Instant::now() < until { self.view.borrow().clone() } else { None }
+        if Instant::now() < until { self.latest.borrow().view.clone() } else { None }
     }
 
     /// What is cached may be wrong: the next reader asks the store.
@@ -96,7 +105,7 @@ impl Entry {
     }
 
     fn somebody_waits(&self) -> bool {
-        self.view.receiver_count() > 0
+        self.latest.receiver_count() > 0
     }
 }
 
@@ -171,10 +180,11 @@ impl Routes {
     async fn refresh(&self, entry: &Entry) -> Result<Arc<View>, ProxyError> {
         let news = entry.news.load(Ordering::Acquire);
         let view = self.read(entry.id).await?.map(Arc::new);
-        let changed = *entry.view.borrow() != view;
-        if changed {
-            entry.view.send_replace(view.clone());
-        }
+        entry.latest.send_if_modified(|latest| {
+            let changed = latest.view != view;
+            latest.view.clone_from(&view);
+            changed
+        });
         if entry.news.load(Ordering::Acquire) == news {
             entry.freshness().until = Some(Instant::now() + FRESH_FOR);
         }
@@ -199,6 +209,17 @@ impl Routes {
 
     fn all(&self) -> Vec<Arc<Entry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Only owners have open connections, so theirs are the entries to tell.
+    fn access_changed(&self, concerns: impl Fn(&View) -> bool) {
+        for entry in self.all() {
+            entry.latest.send_if_modified(|latest| {
+                let concerned = latest.view.as_deref().is_none_or(&concerns);
+                latest.access += u64::from(concerned);
+                concerned
+            });
+        }
     }
 
     fn forget_unused(&self) {
@@ -247,11 +268,15 @@ impl Routes {
                         self.news(entry);
                     }
                 }
-                Ok(Change::Access { user }) => callers.forget(user),
+                Ok(Change::Access { user }) => {
+                    callers.forget(user);
+                    self.access_changed(|view| view.owner == user);
+                }
                 Ok(Change::Wake) => {}
                 Err(RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "fell behind the store's changes; forgetting everything cached");
                     callers.forget_all();
+                    self.access_changed(|_| true);
                     for entry in self.all() {
                         self.news(entry);
                     }

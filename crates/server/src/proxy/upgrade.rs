@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Proxy,
+    authorize::Pass,
     body::ProxyBody,
     error::ProxyError,
     forward::Answer,
@@ -22,6 +23,8 @@ use super::{
 
 /// "Going away": what a client hears when the workspace stops or the server shuts down.
 const GOING_AWAY: u16 = 1001;
+/// "Policy violation": whoever opened this may not any more.
+const NOT_ALLOWED: u16 = 1008;
 /// How long a frame that is under way may take to end before the connection is cut without a word.
 const LAST_FRAME: Duration = Duration::from_secs(2);
 /// How long the good-bye may take.
@@ -32,15 +35,30 @@ const GOODBYE: Duration = Duration::from_secs(2);
 enum Ending {
     Stopped,
     Shutdown,
+    SignedOut,
 }
 
 impl Ending {
+    fn code(self) -> u16 {
+        match self {
+            Self::Stopped | Self::Shutdown => GOING_AWAY,
+            Self::SignedOut => NOT_ALLOWED,
+        }
+    }
+
     fn reason(self) -> &'static str {
         match self {
             Self::Stopped => "the workspace stopped",
             Self::Shutdown => "the server is shutting down",
+            Self::SignedOut => "signed out",
         }
     }
+}
+
+/// The browser's side of an upgrade, and what let it in.
+pub(super) struct Client {
+    pub(super) upgraded: OnUpgrade,
+    pub(super) pass: Pass,
 }
 
 /// Asks for the upgrade on this hop too.
@@ -62,7 +80,7 @@ pub(super) fn switch(
     proxy: &Arc<Proxy>,
     entry: &Arc<Entry>,
     mut answer: Answer,
-    client: OnUpgrade,
+    client: Client,
     place: &Place<'_>,
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let protocol = answer
@@ -87,19 +105,20 @@ pub(super) fn switch(
     tracker.spawn(async move {
         let _open = proxy.metrics.websocket();
         // Both sides switch, or neither is kept.
-        let (client, workspace) = match futures::future::try_join(client, workspace).await {
-            Ok((client, workspace)) => (TokioIo::new(client), TokioIo::new(workspace)),
+        let pass = client.pass;
+        let (browser, workspace) = match futures::future::try_join(client.upgraded, workspace).await {
+            Ok((browser, workspace)) => (TokioIo::new(browser), TokioIo::new(workspace)),
             Err(error) => {
                 tracing::debug!(workspace = %entry.id, %error, "an upgrade was not completed");
                 return;
             }
         };
-        run(&proxy, &entry, Relay::new(client, workspace, websocket, socket)).await;
+        run(&proxy, &entry, &pass, Relay::new(browser, workspace, websocket, socket)).await;
     });
     Ok(Response::from_parts(parts, ProxyBody::Empty))
 }
 
-async fn run<C, W>(proxy: &Proxy, entry: &Entry, mut relay: Relay<C, W>)
+async fn run<C, W>(proxy: &Proxy, entry: &Entry, pass: &Pass, mut relay: Relay<C, W>)
 where
     C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -107,7 +126,7 @@ where
     let ending = loop {
         let event = tokio::select! {
             event = poll_fn(|cx| relay.poll_event(cx)) => event,
-            ending = ends(proxy, entry) => break ending,
+            ending = ends(proxy, entry, pass) => break ending,
         };
         match event {
             Ok(Event::WorkspaceGone) => {
@@ -131,19 +150,29 @@ where
     goodbye(relay, ending).await;
 }
 
-/// Resolves when connections to this workspace must end.
-async fn ends(proxy: &Proxy, entry: &Entry) -> Ending {
-    let mut views = entry.subscribe();
-    let stopped = async {
+/// Resolves when this connection must end.
+async fn ends(proxy: &Proxy, entry: &Entry, pass: &Pass) -> Ending {
+    let mut news = entry.subscribe();
+    let mut access = news.borrow().access;
+    let decided = async {
         loop {
-            let stopping = views.borrow_and_update().as_ref().is_none_or(|view| view.stopping());
-            if stopping || views.changed().await.is_err() {
-                return;
+            let latest = news.borrow_and_update().clone();
+            if latest.view.is_none_or(|view| view.stopping()) {
+                return Ending::Stopped;
+            }
+            if latest.access != access {
+                access = latest.access;
+                if !proxy.callers.still_valid(pass).await {
+                    return Ending::SignedOut;
+                }
+            }
+            if news.changed().await.is_err() {
+                return Ending::Stopped;
             }
         }
     };
     tokio::select! {
-        () = stopped => Ending::Stopped,
+        ending = decided => ending,
         () = proxy.shutdown.cancelled() => Ending::Shutdown,
     }
 }
@@ -153,8 +182,8 @@ where
     C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    let to_client = close_frame(GOING_AWAY, ending.reason(), false);
-    let to_workspace = close_frame(GOING_AWAY, ending.reason(), true);
+    let to_client = close_frame(ending.code(), ending.reason(), false);
+    let to_workspace = close_frame(ending.code(), ending.reason(), true);
     let cut_at = Instant::now() + LAST_FRAME;
     // Frames under way are let through to their end: the good-bye goes between frames.
     let told = timeout_at(cut_at, async {

@@ -313,9 +313,11 @@ impl Upstream {
         let connections = Arc::new(AtomicU32::new(0));
         let count = connections.clone();
         let accepting = tokio::spawn(async move {
+            // Dropped with the upstream: then its connections break off too.
+            let mut handling = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, SeqCst);
-                tokio::spawn(handle(stream));
+                handling.spawn(handle(stream));
             }
         });
         Self { addr, connections, accepting }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use codehub_adapters::store::Change;
 use codehub_domain::{Desired, Operation, Phase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -185,6 +186,22 @@ async fn a_workspace_killed_by_a_stop_gives_1001_before_the_news_arrive() {
     rig.gate.change(|view| view.desired = Desired::Running);
     let mut crashed = open(&rig).await;
     assert_eq!(rest(&mut crashed).await, b"");
+}
+
+#[tokio::test]
+async fn signing_out_ends_what_that_session_opened_and_nothing_else() {
+    let upstream = echo().await;
+    let rig = Rig::before(&upstream).await;
+    let mut by_cookie = open(&rig).await;
+    let mut by_token = rig.connect().await;
+    by_token.write_all(handshake(&[&format!("Authorization: Bearer {TOKEN}")]).as_bytes()).await.unwrap();
+    assert_eq!(status_of(&read_head(&mut by_token).await.unwrap()), 101);
+    rig.gate.sessions.lock().unwrap().clear();
+    rig.gate.tell(Change::Access { user: owner() });
+    assert_eq!(rest(&mut by_cookie).await, close_frame(1008, "signed out", false));
+    let message = [0x82, 0x81, 0, 0, 0, 0, 7];
+    by_token.write_all(&message).await.unwrap();
+    assert_eq!(read(&mut by_token, message.len()).await, message);
 }
 
 #[tokio::test]
