@@ -165,6 +165,14 @@ impl Activity {
     /// # Errors
     /// The database or the bus does not answer. Nothing is lost: the next flush tells it.
     pub async fn flush(&self, store: &dyn Store, bus: &dyn Bus) -> anyhow::Result<usize> {
+        self.flush_by(async { Ok(store.now().await?) }, bus).await
+    }
+
+    async fn flush_by(
+        &self,
+        database_clock: impl Future<Output = anyhow::Result<Timestamp>>,
+        bus: &dyn Bus,
+    ) -> anyhow::Result<usize> {
         let pending = self.pending();
         if pending.is_empty() {
             self.prune();
@@ -173,7 +181,7 @@ impl Activity {
         // Taken before the database is asked: an age can only come out too small, so a moment can
         // only come out too late by the time the answer took. Never too early.
         let asked_at = millis(self.0.epoch);
-        let now = store.now().await?;
+        let now = database_clock.await?;
         let seen: Vec<(WorkspaceId, Timestamp)> = pending
             .iter()
             .map(|&(id, _, latest)| (id, before(now, asked_at.saturating_sub(latest))))

@@ -34,6 +34,7 @@ pub mod error;
 mod forward;
 mod frames;
 pub mod framing;
+pub mod front;
 pub mod gate;
 mod headers;
 mod location;
@@ -426,9 +427,15 @@ pub fn is_ours(uri: &Uri) -> bool {
     uri.path().starts_with("/w/")
 }
 
-/// The proxy under axum: mount as the service for `/w/{*path}`. Raw path bytes are kept, because the
-/// request's URI is never rebuilt.
-pub async fn axum_handler(proxy: Arc<Proxy>, request: axum::extract::Request) -> axum::response::Response {
-    let request = request.map(ProxyBody::boxed);
-    proxy.serve(request).await.map(axum::body::Body::new)
+/// The proxy as part of an axum application. Raw path bytes are kept, because the request's URI is
+/// never rebuilt. [`front`] is the shorter way for servers that accept connections themselves.
+pub fn router(proxy: Arc<Proxy>) -> axum::Router {
+    let service = tower::service_fn(move |request: axum::extract::Request| {
+        let proxy = proxy.clone();
+        async move {
+            let response = proxy.serve(request.map(ProxyBody::boxed)).await;
+            Ok::<_, std::convert::Infallible>(response.map(axum::body::Body::new))
+        }
+    });
+    axum::Router::new().route_service("/w/{*path}", service)
 }

@@ -6,7 +6,10 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{
     Proxy,
@@ -18,7 +21,7 @@ use super::{
     headers,
     location::Place,
     relay::{Event, Relay},
-    routes::Entry,
+    routes::{Entry, Latest},
 };
 
 /// "Going away": what a client hears when the workspace stops or the server shuts down.
@@ -100,6 +103,8 @@ pub(super) fn switch(
     parts.extensions = http::Extensions::new();
 
     let socket = proxy.activity.open_socket(&entry.cell);
+    // From here on nothing is missed that would end the connection.
+    let news = News::of(entry);
     let (proxy, entry) = (proxy.clone(), entry.clone());
     let tracker = proxy.relays.clone();
     tracker.spawn(async move {
@@ -113,12 +118,12 @@ pub(super) fn switch(
                 return;
             }
         };
-        run(&proxy, &entry, &pass, Relay::new(browser, workspace, websocket, socket)).await;
+        run(&proxy, &entry, &pass, news, Relay::new(browser, workspace, websocket, socket)).await;
     });
     Ok(Response::from_parts(parts, ProxyBody::Empty))
 }
 
-async fn run<C, W>(proxy: &Proxy, entry: &Entry, pass: &Pass, mut relay: Relay<C, W>)
+async fn run<C, W>(proxy: &Proxy, entry: &Entry, pass: &Pass, mut news: News, mut relay: Relay<C, W>)
 where
     C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -126,7 +131,7 @@ where
     let ending = loop {
         let event = tokio::select! {
             event = poll_fn(|cx| relay.poll_event(cx)) => event,
-            ending = ends(proxy, entry, pass) => break ending,
+            ending = news.ends(proxy, pass) => break ending,
         };
         match event {
             Ok(Event::WorkspaceGone) => {
@@ -150,30 +155,43 @@ where
     goodbye(relay, ending).await;
 }
 
-/// Resolves when this connection must end.
-async fn ends(proxy: &Proxy, entry: &Entry, pass: &Pass) -> Ending {
-    let mut news = entry.subscribe();
-    let mut access = news.borrow().access;
-    let decided = async {
+/// What is heard about the workspace while a connection lasts.
+struct News {
+    latest: watch::Receiver<Latest>,
+    access: u64,
+}
+
+impl News {
+    fn of(entry: &Entry) -> Self {
+        let latest = entry.subscribe();
+        let access = latest.borrow().access;
+        Self { latest, access }
+    }
+
+    /// Resolves when this connection must end.
+    async fn ends(&mut self, proxy: &Proxy, pass: &Pass) -> Ending {
+        tokio::select! {
+            ending = self.decided(proxy, pass) => ending,
+            () = proxy.shutdown.cancelled() => Ending::Shutdown,
+        }
+    }
+
+    async fn decided(&mut self, proxy: &Proxy, pass: &Pass) -> Ending {
         loop {
-            let latest = news.borrow_and_update().clone();
-            if latest.view.is_none_or(|view| view.stopping()) {
+            let Latest { view, access } = self.latest.borrow_and_update().clone();
+            if view.is_none_or(|view| view.stopping()) {
                 return Ending::Stopped;
             }
-            if latest.access != access {
-                access = latest.access;
+            if access != self.access {
                 if !proxy.callers.still_valid(pass).await {
                     return Ending::SignedOut;
                 }
+                self.access = access;
             }
-            if news.changed().await.is_err() {
+            if self.latest.changed().await.is_err() {
                 return Ending::Stopped;
             }
         }
-    };
-    tokio::select! {
-        ending = decided => ending,
-        () = proxy.shutdown.cancelled() => Ending::Shutdown,
     }
 }
 

@@ -2,6 +2,7 @@
 //! behind, and clients that write the bytes themselves where the bytes are the point.
 
 mod forward;
+mod mounting;
 mod pages;
 mod policy;
 mod rules;
