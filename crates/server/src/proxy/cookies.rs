@@ -77,6 +77,16 @@ fn without_session(value: &HeaderValue) -> Vec<u8> {
     if first_goes { joined.trim_ascii_start().to_vec() } else { joined }
 }
 
+/// Tells the browser to forget session cookies that were set below a workspace's path. Ours is set
+/// for the whole origin and stays.
+pub(super) fn remove_planted_session(headers: &mut HeaderMap, base_path: &str) {
+    for path in [base_path, base_path.trim_end_matches('/')] {
+        if let Ok(value) = HeaderValue::try_from(format!("{SESSION_COOKIE}=; Path={path}; Max-Age=0")) {
+            headers.append(header::SET_COOKIE, value);
+        }
+    }
+}
+
 /// Confines what the workspace sets to its own path. A cookie that could be taken for ours, or that
 /// cannot be confined, is dropped.
 pub(super) fn confine(headers: &mut HeaderMap, base_path: &str) {

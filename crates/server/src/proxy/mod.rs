@@ -340,6 +340,10 @@ impl Proxy {
                     // Where a request is not understood, neither is what follows it.
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
+                if matches!(error, ProxyError::TwoSessions) {
+                    // Scripts of a workspace can plant a cookie below its path, and only there.
+                    cookies::remove_planted_session(response.headers_mut(), &route::base_path(context.id));
+                }
                 (outcome, response)
             }
             NotReady::Asleep => (Outcome::Asleep, asleep()),

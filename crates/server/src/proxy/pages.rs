@@ -37,8 +37,27 @@ struct Page<'a> {
     /// Shown above the title: the workspace's name.
     name: Option<&'a str>,
     content: Markup,
-    /// The page waits: it reloads, and follows this workspace's events.
-    follows: Option<WorkspaceId>,
+    waits: Waits,
+}
+
+/// How a page finds out that there is something newer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    No,
+    /// It is loaded again after a while.
+    Reloads,
+    /// The same, and at once when this workspace's events say so. Not for a workspace that is said to
+    /// run but does not answer: the first event would reload the page without end.
+    Follows(WorkspaceId),
+}
+
+impl Waits {
+    fn follows(self) -> Option<WorkspaceId> {
+        match self {
+            Self::Follows(id) => Some(id),
+            Self::No | Self::Reloads => None,
+        }
+    }
 }
 
 impl Page<'_> {
@@ -62,7 +81,7 @@ impl Page<'_> {
         if let Ok(policy) = HeaderValue::try_from(policy) {
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         }
-        if self.follows.is_some() {
+        if self.waits != Waits::No {
             headers.insert(header::REFRESH, HeaderValue::from_static(REFRESH_SECONDS));
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
@@ -83,15 +102,15 @@ impl Page<'_> {
                     title { (self.title) " · CodeHub" }
                     style nonce=(nonce) { (PreEscaped(STYLE)) }
                 }
-                body data-follows=[self.follows] {
+                body data-follows=[self.waits.follows()] {
                     main {
                         @if let Some(name) = self.name { p.name { (name) } }
-                        @if self.follows.is_some() { div.spinner aria-hidden="true" {} }
-                        h1 role=[self.follows.map(|_| "status")] { (self.title) }
+                        @if self.waits != Waits::No { div.spinner aria-hidden="true" {} }
+                        h1 role=[self.waits.follows().map(|_| "status")] { (self.title) }
                         (self.content)
                         nav { a href="/" { (self.lang.dashboard()) } }
                     }
-                    @if self.follows.is_some() { script nonce=(nonce) { (PreEscaped(SCRIPT)) } }
+                    @if self.waits.follows().is_some() { script nonce=(nonce) { (PreEscaped(SCRIPT)) } }
                 }
             }
         }
@@ -123,7 +142,7 @@ pub(super) fn loading(lang: Lang, why: Waiting, view: &View) -> Response<ProxyBo
         title,
         name: Some(&view.name),
         content,
-        follows: Some(view.id),
+        waits: Waits::Follows(view.id),
     };
     page.respond()
 }
@@ -161,7 +180,7 @@ pub(super) fn closed(
             (action(view.id, verb, view.id, lang.button(why), None))
         }
     };
-    Page { lang, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, follows: None }
+    Page { lang, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
         .respond()
 }
 
@@ -186,7 +205,7 @@ pub(super) fn limit(lang: Lang, hit: &LimitHit, view: &View) -> Response<ProxyBo
         }
         p { a.button href=(base_path(view.id)) { (lang.try_again()) } }
     };
-    Page { lang, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, follows: None }
+    Page { lang, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
         .respond()
 }
 
@@ -207,8 +226,8 @@ pub(super) fn failed(lang: Lang, error: &ProxyError, id: Option<WorkspaceId>) ->
             p { a.button href=(base_path(id)) { (lang.try_again()) } }
         }
     };
-    let follows = id.filter(|_| error.side() != Side::Client);
-    Page { lang, status: error.status(), title, name: None, content, follows }.respond()
+    let waits = if error.side() == Side::Client { Waits::No } else { Waits::Reloads };
+    Page { lang, status: error.status(), title, name: None, content, waits }.respond()
 }
 
 fn moment(at: codehub_domain::Timestamp) -> Markup {

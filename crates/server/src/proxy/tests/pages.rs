@@ -32,6 +32,8 @@ async fn an_unreachable_workspace_gives_a_page_to_people_and_json_to_programs() 
     assert_eq!(status_of(&page), 502);
     assert!(page.contains("워크스페이스가 응답하지 않습니다"), "{page}");
     assert!(header_of(&page, "refresh").is_some());
+    // It is said to run: following its events would reload without end.
+    assert!(!page.contains("<script"));
     let answer = rig.get("/", &[]).await;
     assert_eq!(status_of(&answer), 502);
     assert!(body_of(&answer).contains("UPSTREAM_UNAVAILABLE"));

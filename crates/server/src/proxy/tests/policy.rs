@@ -34,7 +34,11 @@ async fn the_order_of_checks() {
         &["Cookie: session=owner-secret; session=owner-secret"][..],
         &["Cookie: session=owner-secret", "Cookie: session=x"],
     ] {
-        assert_eq!(status_of(&rig.send("GET", "/", lines).await), 401);
+        let answer = rig.send("GET", "/", lines).await;
+        assert_eq!(status_of(&answer), 401);
+        // What a workspace's script may have planted is taken away again.
+        let planted = format!("session=; Path=/w/{}/; Max-Age=0", workspace());
+        assert_eq!(header_of(&answer, "set-cookie"), Some(planted.as_str()));
     }
 
     // Somebody else, whatever their role.

@@ -13,6 +13,11 @@ use std::{
 use async_trait::async_trait;
 use codehub_adapters::store::{Change, Changes};
 use codehub_domain::{ArchiveKey, Desired, Operation, Phase, UserId, WorkspaceId};
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -24,7 +29,9 @@ use crate::{
     activity::Activity,
     config::ActivityMode,
     proxy::{
-        Proxy, Settings, front,
+        Proxy, Settings,
+        framing::Strict,
+        front,
         gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken},
     },
 };
@@ -186,14 +193,12 @@ impl Rig {
         tokio::spawn(proxy.clone().run());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let application = axum::Router::new().fallback(|| async { "the application" });
-        tokio::spawn(front::serve(
-            listener,
-            proxy.clone(),
-            application,
-            shutdown.clone(),
-            Duration::from_secs(5),
-        ));
+        let serving = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, peer)) = listener.accept().await {
+                tokio::spawn(serve(serving.clone(), stream, peer));
+            }
+        });
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -243,6 +248,15 @@ impl Rig {
         lines.push("Sec-Fetch-Mode: navigate");
         self.get("/", &lines).await
     }
+}
+
+async fn serve(proxy: Arc<Proxy>, stream: TcpStream, peer: SocketAddr) {
+    stream.set_nodelay(true).unwrap();
+    let application = axum::Router::new().fallback(|| async { "the application" });
+    let service = service_fn(move |request| front::answer(request, peer, proxy.clone(), application.clone()));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(64 * 1024);
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(Strict::new(stream)), service).await;
 }
 
 pub(super) fn head(method: &str, rest: &str, lines: &[&str]) -> String {
