@@ -1,2 +1,8 @@
-#[test]
-fn placeholder() {}
+//! One integration binary, whose tree mirrors the product.
+
+mod crash;
+mod damage;
+mod life;
+mod simulation;
+mod support;
+mod trouble;

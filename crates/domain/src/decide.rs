@@ -5,13 +5,16 @@
 //! - the returned status is saved *before* the returned action runs (intent first);
 //! - ERROR always comes with operation NONE and is never left here;
 //! - a home is provisioned only where there never was one, and a volume is given up only when it is
-//!   not the true copy (or the workspace is being deleted).
+//!   not the true copy (or the workspace is being deleted);
+//! - when an action's report moves the truth, that is saved and nothing else is done: what was seen
+//!   may be older than the report, or of another archive. The next look decides what follows.
 
 use std::time::Duration;
 
 use crate::{
     ArchiveKey, Desired, ErrorReason, Failure, Generation, OpId, Operation, Phase, Progress, Status,
     Timestamp, Truth, Workspace,
+    condition::set,
     event::{Actor, Transition},
     judge,
     observed::{InstanceState, Observed, Seen},
@@ -58,7 +61,7 @@ pub struct Decision {
     pub status: Status,
     pub transitions: Vec<Transition>,
     pub action: Option<Action>,
-    /// Decide again at once: an operation ended, and another may follow.
+    /// Look and decide again at once: an operation ended, or the home moved, and more may follow.
     pub again: bool,
     /// Why there is no action, for logs.
     pub why: &'static str,
@@ -67,21 +70,22 @@ pub struct Decision {
 /// Decides for a workspace of which no action is under way.
 pub fn decide(inputs: &Inputs<'_>) -> Decision {
     let mut step = Stepper::new(inputs);
-    let failure = step.apply_outcome();
-    let verdict = step.judge();
-    let deleted = step.ws.deleted_at.is_some();
-    if let Some(failure) = verdict
-        && !deleted
-    {
+    if step.commit() {
+        return step.committed();
+    }
+    if let Some(failure) = step.judge() {
         return step.enter_error(failure);
     }
     if step.ws.status.operation == Operation::None {
         return step.idle();
     }
-    if let Some(failure) = failure {
-        return step.failed(failure);
+    match inputs.outcome {
+        // Reality before reports: what is there is done, whatever the action said.
+        Some((_, Outcome::Failed(failure))) if plan::next_step(&step.ws, inputs.seen) != Step::Complete => {
+            step.failed(failure.clone())
+        }
+        Some(_) | None => step.forward(),
     }
-    step.forward()
 }
 
 /// What to do about an action that is still under way.
@@ -97,6 +101,10 @@ pub struct Watch {
 /// Follows an action under way: saves its progress, and ends it when it stands still too long.
 pub fn watch(workspace: &Workspace, progress: Option<Progress>, policy: &Policy, now: Timestamp) -> Watch {
     let mut status = workspace.status.clone();
+    if status.operation == Operation::None {
+        // Nothing asked for it any more.
+        return Watch { status: None, transitions: Vec::new(), cancel: true };
+    }
     if let Some(progress) = progress {
         let before = status.progress.map_or(0, |before| before.done);
         if progress.done != before {
@@ -105,13 +113,13 @@ pub fn watch(workspace: &Workspace, progress: Option<Progress>, policy: &Policy,
         status.progress = Some(progress);
     }
     if retry::overdue(&status, policy, now) {
-        return overdue(workspace, status, policy, now);
+        return overdue(status, policy, now);
     }
     let changed = status != workspace.status;
     Watch { status: changed.then_some(status), transitions: Vec::new(), cancel: false }
 }
 
-fn overdue(workspace: &Workspace, mut status: Status, policy: &Policy, now: Timestamp) -> Watch {
+fn overdue(mut status: Status, policy: &Policy, now: Timestamp) -> Watch {
     let failure = timed_out(status.operation, policy);
     let mut transitions = Vec::new();
     if status.operation == Operation::Deleting {
@@ -121,7 +129,7 @@ fn overdue(workspace: &Workspace, mut status: Status, policy: &Policy, now: Time
         status.next_retry_at = Some(retry::saturating_add(now, policy.backoff(status.error_count, 1.0)));
         status.op_moved_at = Some(now);
     } else {
-        transitions.push(into_error(workspace, &mut status, failure, now));
+        transitions.push(into_error(&mut status, failure, now));
     }
     Watch { status: Some(status), transitions, cancel: true }
 }
@@ -132,21 +140,15 @@ fn timed_out(operation: Operation, policy: &Policy) -> Failure {
 }
 
 /// Invariant 1, the one way into ERROR: phase, operation, reason and count change together.
-fn into_error(workspace: &Workspace, status: &mut Status, failure: Failure, now: Timestamp) -> Transition {
+fn into_error(status: &mut Status, failure: Failure, now: Timestamp) -> Transition {
     let transition = Transition {
-        from: workspace.status.phase,
+        from: status.phase,
         to: Phase::Error,
         operation: status.operation,
         reason: failure.to_string(),
         actor: Actor::Controller,
     };
-    crate::condition::set(
-        &mut status.conditions.healthy,
-        false,
-        failure.reason.as_str(),
-        failure.message.clone(),
-        now,
-    );
+    set(&mut status.conditions.healthy, false, failure.reason.as_str(), failure.message.clone(), now);
     status.operation = Operation::None;
     status.op_started_at = None;
     status.op_moved_at = None;
@@ -177,38 +179,65 @@ impl<'a> Stepper<'a> {
         Self { inputs, ws: inputs.workspace.clone(), transitions: Vec::new() }
     }
 
-    /// Takes over what an action reported, if it belongs to the operation under way: a report that
-    /// comes late, for an operation that has ended, changes nothing.
-    fn apply_outcome(&mut self) -> Option<Failure> {
+    /// Moves the truth to the copy an action has made, if it belongs to the operation under way: a
+    /// report that comes late, for an operation that has ended, changes nothing.
+    fn commit(&mut self) -> bool {
+        let Inputs { seen, now, .. } = *self.inputs;
+        let Some((_, outcome)) = self.inputs.outcome else { return false };
         let key_of_op = self.ws.op_archive_key();
         let status = &mut self.ws.status;
-        match self.inputs.outcome?.1 {
-            Outcome::Failed(failure) => return Some(failure.clone()),
-            Outcome::Done => {}
+        match outcome {
+            Outcome::Done | Outcome::Failed(_) => false,
             Outcome::Archived { key } => {
-                let writes_archives =
-                    matches!(status.operation, Operation::Archiving | Operation::CreateEmptyArchive);
-                if writes_archives && key_of_op == Some(*key) {
-                    status.archive_key = Some(*key);
-                    status.home.truth = Truth::Archive;
-                    status.home.restore_marker = None;
+                let of_this_home = match status.operation {
+                    Operation::CreateEmptyArchive => status.home.truth == Truth::None,
+                    // Packed while something ran on it: that may be half of a home.
+                    Operation::Archiving => {
+                        status.home.truth == Truth::Volume && !seen.runs_on(status.home.generation)
+                    }
+                    Operation::None
+                    | Operation::Provisioning
+                    | Operation::Restoring
+                    | Operation::Starting
+                    | Operation::Stopping
+                    | Operation::Deleting => false,
+                };
+                if !of_this_home || key_of_op != Some(*key) {
+                    return false;
                 }
+                status.archive_key = Some(*key);
+                status.home.truth = Truth::Archive;
+                status.home.restore_marker = None;
+                set(&mut status.conditions.archive_ready, true, "Stored", key.to_string(), now);
+                if status.operation == Operation::Archiving {
+                    set(&mut status.conditions.volume_ready, false, "ArchiveIsTheHome", "", now);
+                }
+                true
             }
             Outcome::Restored { key, generation } => {
-                if status.operation == Operation::Restoring
-                    && status.archive_key == Some(*key)
-                    && status.home.generation == *generation
-                    && status.home.truth == Truth::Archive
+                let home = &mut status.home;
+                if status.operation != Operation::Restoring
+                    || status.archive_key != Some(*key)
+                    || home.generation != *generation
+                    || home.truth != Truth::Archive
                 {
-                    status.home.truth = Truth::Volume;
-                    status.home.restore_marker = Some(*key);
+                    return false;
                 }
+                home.truth = Truth::Volume;
+                home.restore_marker = Some(*key);
+                let found = format!("generation {generation}");
+                set(&mut status.conditions.volume_ready, true, "Restored", found, now);
+                true
             }
         }
-        if status.operation != Operation::None {
-            status.op_moved_at = Some(self.inputs.now);
-        }
-        None
+    }
+
+    /// The home has moved: that is saved before anything else is looked at or done.
+    fn committed(mut self) -> Decision {
+        self.ws.status.op_moved_at = Some(self.inputs.now);
+        let mut decision = self.rest("the home has moved; looks again before going on");
+        decision.again = true;
+        decision
     }
 
     fn judge(&mut self) -> Option<Failure> {
@@ -224,14 +253,18 @@ impl<'a> Stepper<'a> {
     }
 
     fn phase(&self) -> Phase {
-        let deleted = self.ws.deleted_at.is_some();
+        let seen = self.inputs.seen;
         // Deleted is an end: what was seen gone once stays gone, even when nobody can look now.
         let remains = if self.ws.status.phase == Phase::Deleted {
-            self.inputs.seen.instance.is_there() || self.inputs.seen.volumes.is_there()
+            seen.instance.is_there() || seen.generations().is_some_and(|set| !set.is_empty())
         } else {
-            judge::remains(self.inputs.seen)
+            judge::remains(seen)
         };
-        judge::phase(&self.ws.status.conditions, deleted, remains)
+        judge::phase(&self.ws.status.conditions, self.deleted(), remains)
+    }
+
+    fn deleted(&self) -> bool {
+        self.ws.deleted_at.is_some()
     }
 
     /// No operation is under way: take over the phase, then see whether one should begin.
@@ -259,14 +292,16 @@ impl<'a> Stepper<'a> {
         {
             return self.enter_error(failure);
         }
-        let operation = if plan::stray_instance(&self.ws, phase, self.inputs.seen) {
+        let operation = if self.deleted() {
+            plan::choose(phase, Desired::Deleted, self.ws.status.home.truth)
+        } else if plan::stray_instance(&self.ws, phase, self.inputs.seen) {
             Operation::Stopping
         } else {
             plan::choose(phase, self.ws.desired, self.ws.status.home.truth)
         };
-        // Deleted with nothing left is done without an operation.
-        if operation == Operation::None || (phase == Phase::Deleted) {
-            return self.rest("nothing to do");
+        if operation == Operation::None {
+            let arrived = phase == self.ws.desired.phase() || phase == Phase::Deleted;
+            return self.rest(if arrived { "nothing to do" } else { "waits until the home can be seen" });
         }
         self.begin(operation);
         self.forward()
@@ -312,7 +347,7 @@ impl<'a> Stepper<'a> {
         status.error_count = 0;
         status.next_retry_at = None;
         if operation == Operation::Provisioning {
-            status.home.generation = status.home.generation.next();
+            status.home.generation = self.inputs.seen.unused_after(status.home.generation);
         }
         let phase = status.phase;
         self.note(phase, phase, operation, "began");
@@ -330,6 +365,7 @@ impl<'a> Stepper<'a> {
         }
         match step {
             Step::Complete => self.complete(),
+            Step::Abandon(why) => self.abandon(why),
             Step::Blind(what) => self.failed(Failure::new(ErrorReason::Unreachable, what)),
             Step::Stuck(why) => self.failed(Failure::new(ErrorReason::ActionFailed, why)),
             Step::Act(action) if self.had_no_effect(&action) => {
@@ -363,11 +399,21 @@ impl<'a> Stepper<'a> {
     }
 
     fn complete(mut self) -> Decision {
-        let Inputs { seen, now, .. } = *self.inputs;
         let operation = self.ws.status.operation;
         if operation == Operation::Provisioning {
             self.ws.status.home.truth = Truth::Volume;
         }
+        self.end(operation, "done")
+    }
+
+    /// Ends an operation whose work so far must not be used; the next decision begins another.
+    fn abandon(self, why: &'static str) -> Decision {
+        let operation = self.ws.status.operation;
+        self.end(operation, why)
+    }
+
+    /// Nothing is under way any more, and nothing is wrong: the phase is what the world says.
+    fn end(mut self, operation: Operation, why: &'static str) -> Decision {
         let status = &mut self.ws.status;
         status.operation = Operation::None;
         status.op_started_at = None;
@@ -376,12 +422,16 @@ impl<'a> Stepper<'a> {
         status.error = None;
         status.error_count = 0;
         status.next_retry_at = None;
-        self.ws.status.conditions = judge::conditions(&self.ws, seen, now);
+        let verdict = self.judge();
         let before = self.ws.status.phase;
+        if let Some(failure) = verdict {
+            self.note(before, before, operation, why);
+            return self.enter_error(failure);
+        }
         let phase = self.phase();
-        set_phase(&mut self.ws.status, phase, now);
-        self.note(before, phase, operation, "done");
-        let mut decision = self.rest("the operation is complete");
+        set_phase(&mut self.ws.status, phase, self.inputs.now);
+        self.note(before, phase, operation, why);
+        let mut decision = self.rest(why);
         decision.again = true;
         decision
     }
@@ -389,16 +439,16 @@ impl<'a> Stepper<'a> {
     fn failed(mut self, failure: Failure) -> Decision {
         let Inputs { policy, now, jitter, .. } = *self.inputs;
         match retry::judge_failure(&self.ws.status, failure, policy, jitter, now) {
+            // Nobody could recover it: deleting is what comes next.
+            Verdict::GiveUp(_) if self.deleted() => self.abandon("failed, and is not needed any more"),
             Verdict::GiveUp(failure) => self.enter_error(failure),
             Verdict::Retry { failure, count, at } => {
-                let phase = self.phase();
                 let status = &mut self.ws.status;
                 status.error = Some(failure);
                 status.error_count = count;
                 status.next_retry_at = Some(at);
                 // The try has ended: the deadline is for one that hangs.
                 status.op_moved_at = Some(now);
-                set_phase(status, phase, now);
                 self.rest("the try failed")
             }
         }
@@ -406,18 +456,24 @@ impl<'a> Stepper<'a> {
 
     fn enter_error(mut self, failure: Failure) -> Decision {
         let now = self.inputs.now;
-        let already = self.ws.status.phase == Phase::Error && self.ws.status.failed();
+        let status = &self.ws.status;
+        let already = status.phase == Phase::Error && status.operation == Operation::None && status.failed();
         if !already {
-            let transition = into_error(self.inputs.workspace, &mut self.ws.status, failure, now);
+            let transition = into_error(&mut self.ws.status, failure, now);
             self.transitions.push(transition);
+            self.ws.status.conditions = judge::conditions(&self.ws, self.inputs.seen, now);
         }
         self.rest("waits for recovery")
     }
 
     /// Ends the decision, with the phase that the conditions tell while an operation runs.
     fn rest(mut self, why: &'static str) -> Decision {
-        if self.ws.status.operation != Operation::None {
+        let Status { operation, phase: before, .. } = self.ws.status;
+        if operation != Operation::None {
             let phase = self.phase();
+            if phase != before {
+                self.note(before, phase, operation, "observed");
+            }
             set_phase(&mut self.ws.status, phase, self.inputs.now);
         }
         Decision { status: self.ws.status, transitions: self.transitions, action: None, again: false, why }

@@ -17,7 +17,7 @@ pub struct GcPolicy {
     pub orphan_delay: Duration,
     /// How many archives of a living workspace are kept, the current one included.
     pub archive_keep: usize,
-    /// A cycle that would delete more than this share of all archives …
+    /// A cycle that would delete more than this share of all archives (or of all volumes) …
     pub brake_percent: usize,
     /// … and more than this many deletes nothing.
     pub brake_floor: usize,
@@ -95,10 +95,20 @@ pub struct GcPlan {
     pub braked: Option<Brake>,
 }
 
+/// What the cycle would have deleted, of how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Brake {
     pub would_delete: usize,
     pub archives: usize,
+    pub would_delete_volumes: usize,
+    pub volumes: usize,
+}
+
+impl std::fmt::Display for Brake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { would_delete, archives, would_delete_volumes, volumes } = self;
+        write!(f, "{would_delete} of {archives} archives, {would_delete_volumes} of {volumes} volumes")
+    }
 }
 
 /// Plans a cycle from complete listings. An incomplete listing or a failed read must skip the cycle
@@ -135,14 +145,36 @@ pub fn plan(
         .map(|(item, _)| *item)
         .collect();
 
-    let is_archive = |item: &&Item| matches!(item, Item::Archive(_));
-    let archives = listed.iter().filter(is_archive).count();
-    let would_delete = delete.iter().filter(is_archive).count();
-    let too_many = would_delete > policy.brake_floor && would_delete * 100 > archives * policy.brake_percent;
-    if too_many && !approved {
-        return GcPlan { delete: BTreeSet::new(), sightings, braked: Some(Brake { would_delete, archives }) };
-    }
-    GcPlan { delete, sightings, braked: None }
+    let braked = if approved { None } else { brake(listed, &delete, rows.is_empty(), policy) };
+    let delete = if braked.is_some() { BTreeSet::new() } else { delete };
+    GcPlan { delete, sightings, braked }
+}
+
+/// A cycle that would delete a great part of what there is, or anything at all on the word of a
+/// database that knows no workspace, more likely has the wrong database before it.
+///
+/// Volumes count like archives: a deployment that never archived has its homes there.
+fn brake(
+    listed: &BTreeSet<Item>,
+    delete: &BTreeSet<Item>,
+    empty_database: bool,
+    policy: &GcPolicy,
+) -> Option<Brake> {
+    let (archives, volumes) = count(listed);
+    let (would_delete, would_delete_volumes) = count(delete);
+    let too_many = |part: usize, all: usize| {
+        part > policy.brake_floor && part.saturating_mul(100) > all.saturating_mul(policy.brake_percent)
+    };
+    let hold = too_many(would_delete, archives)
+        || too_many(would_delete_volumes, volumes)
+        || (empty_database && !delete.is_empty());
+    hold.then_some(Brake { would_delete, archives, would_delete_volumes, volumes })
+}
+
+/// How many archives, how many volumes.
+fn count(items: &BTreeSet<Item>) -> (usize, usize) {
+    let archives = items.iter().filter(|item| matches!(item, Item::Archive(_))).count();
+    (archives, items.len() - archives)
 }
 
 /// The newest archives of every living workspace, by operation (ids sort by time).

@@ -12,7 +12,7 @@ pub fn conditions(workspace: &Workspace, seen: &Observed, now: Timestamp) -> Con
     let mut next = workspace.status.conditions.clone();
     volume_ready(&mut next.volume_ready, workspace, seen, now);
     archive_ready(&mut next.archive_ready, workspace, seen, now);
-    container_ready(&mut next.container_ready, seen, now);
+    container_ready(&mut next.container_ready, workspace, seen, now);
     match verdict(workspace, &next, seen) {
         None => set(&mut next.healthy, true, "Healthy", "", now),
         Some(failure) => {
@@ -44,11 +44,15 @@ pub fn phase(conditions: &Conditions, deleted: bool, remains: bool) -> Phase {
 
 /// Whether a container or volume is, or may be, still there.
 pub fn remains(seen: &Observed) -> bool {
-    !(seen.instance.is_gone() && seen.volumes.is_gone())
+    !(seen.instance.is_gone() && seen.generations().is_some_and(|set| set.is_empty()))
 }
 
-/// What is wrong, if anything: a terminal error nobody has cleared yet, then the invariants.
+/// What is wrong, if anything: a terminal error nobody has cleared yet, then the invariants. Nothing
+/// is wrong with a deleted workspace: it has no home to lose.
 pub fn verdict(workspace: &Workspace, conditions: &Conditions, seen: &Observed) -> Option<Failure> {
+    if workspace.deleted_at.is_some() {
+        return None;
+    }
     if let Some(failure) = &workspace.status.error
         && failure.reason.is_terminal()
     {
@@ -95,8 +99,14 @@ fn volume_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &Obse
     let home = &status.home;
     let generation = home.generation;
     let (ready, reason, message) = match (seen.volume(generation), home.truth) {
-        // Nobody could look. A volume still does not count while the archive is the truth.
+        // Nobody could look. A volume still does not count where it is not, or will not be, the home.
         (Seen::Unknown, Truth::Archive) => (false, "ArchiveIsTheHome", String::new()),
+        (Seen::Unknown, Truth::None) if status.operation != Operation::Provisioning => {
+            if slot.is_none() {
+                return;
+            }
+            (false, "NoHome", String::new())
+        }
         (Seen::Unknown, Truth::None | Truth::Volume) => return,
         (Seen::NotThere, _) => (false, "NotFound", String::new()),
         (Seen::There(()), Truth::Volume) => (true, "Found", format!("generation {generation}")),
@@ -127,10 +137,16 @@ fn archive_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &Obs
     }
 }
 
-fn container_ready(slot: &mut Option<Condition>, seen: &Observed, now: Timestamp) {
+fn container_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &Observed, now: Timestamp) {
+    let home = workspace.status.home.generation;
     match &seen.instance {
         Seen::Unknown => {}
         Seen::NotThere => set(slot, false, "NotFound", "", now),
+        // Traffic sent to it would be work done on a home that nobody keeps.
+        Seen::There(Instance { generation, .. }) if *generation != home => {
+            let message = format!("it runs on generation {generation}, the home is generation {home}");
+            set(slot, false, "WrongHome", message, now);
+        }
         Seen::There(Instance { state, .. }) => match state {
             InstanceState::Ready => set(slot, true, "Ready", "", now),
             InstanceState::Alive => set(slot, false, "NotReady", "it does not answer its health check", now),

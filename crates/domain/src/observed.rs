@@ -66,7 +66,7 @@ pub struct Observed {
     pub instance: Seen<Instance>,
     /// The generations that exist; never an empty set inside `There`.
     pub volumes: Seen<BTreeSet<Generation>>,
-    /// The archive at the workspace's `archive_key`: data and meta both answer.
+    /// The archive at the workspace's `archive_key`: data and meta both answer. Unknown without a key.
     pub archive: Seen<()>,
 }
 
@@ -87,6 +87,18 @@ impl Observed {
             Seen::NotThere => Some(BTreeSet::new()),
             Seen::Unknown => None,
         }
+    }
+
+    /// A generation that was never given out and that nothing is on: after `given`, and after all that
+    /// were seen (a database restored from a backup may know fewer than there are).
+    pub fn unused_after(&self, given: Generation) -> Generation {
+        let newest = self.volumes.there().and_then(BTreeSet::last).copied();
+        newest.map_or(given, |newest| newest.max(given)).next()
+    }
+
+    /// Something is, or was, running on that generation.
+    pub fn runs_on(&self, generation: Generation) -> bool {
+        self.instance.there().is_some_and(|instance| instance.generation == generation)
     }
 
     /// The instance is alive, whether or not it answers.

@@ -46,6 +46,8 @@ pub enum Step {
     Act(Action),
     /// A dependency has to be seen first and could not be; says which.
     Blind(&'static str),
+    /// What was done so far must not be used: end the operation, and let another begin.
+    Abandon(&'static str),
     /// Nothing can be done now, and looking again will not help; says why.
     Stuck(&'static str),
 }
@@ -100,6 +102,9 @@ pub fn stray_instance(workspace: &Workspace, phase: Phase, seen: &Observed) -> b
 pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
     let status = &workspace.status;
     let home = &status.home;
+    if !fits(workspace) {
+        return Step::Abandon("the home is not where this operation starts from");
+    }
     match status.operation {
         Operation::None => Step::Stuck("no operation is under way"),
         Operation::Provisioning => match seen.volume(home.generation) {
@@ -108,8 +113,11 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
         },
         Operation::CreateEmptyArchive => match committed(workspace) {
             None => Step::Stuck("the operation has no id"),
+            Some((_, false)) if home.truth == Truth::Archive => {
+                Step::Abandon("the home is in another archive")
+            }
             Some((key, false)) => Step::Act(Action::PutEmptyArchive { key }),
-            Some((_, true)) if status.conditions.archive_ready() => Step::Complete,
+            Some((_, true)) if seen.archive.is_there() => Step::Complete,
             Some((_, true)) => Step::Blind("the archive cannot be seen yet"),
         },
         Operation::Restoring => restoring(workspace, seen),
@@ -141,6 +149,20 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
     }
 }
 
+/// Whether an operation has any business with a home that is there. Operations begin and end so that
+/// it always does; should that ever fail, nothing is made, started or packed in the wrong place.
+fn fits(workspace: &Workspace) -> bool {
+    let truth = workspace.status.home.truth;
+    match workspace.status.operation {
+        Operation::None | Operation::Stopping => true,
+        Operation::Deleting => workspace.deleted_at.is_some() || workspace.desired == Desired::Deleted,
+        Operation::Provisioning => truth == Truth::None,
+        Operation::CreateEmptyArchive => truth != Truth::Volume,
+        Operation::Restoring | Operation::Archiving => truth != Truth::None,
+        Operation::Starting => truth == Truth::Volume,
+    }
+}
+
 /// The archive this operation writes, and whether it has been committed as the home.
 fn committed(workspace: &Workspace) -> Option<(ArchiveKey, bool)> {
     let key = workspace.op_archive_key()?;
@@ -164,9 +186,11 @@ fn restoring(workspace: &Workspace, seen: &Observed) -> Step {
     match (&seen.instance, seen.generations()) {
         (Seen::There(_) | Seen::Unknown, _) => Step::Act(Action::StopInstance),
         (Seen::NotThere, None) => Step::Blind("the volumes cannot be seen"),
-        (Seen::NotThere, Some(wipe)) => {
-            Step::Act(Action::Restore { from, into: home.generation.next(), wipe })
-        }
+        (Seen::NotThere, Some(generations)) => Step::Act(Action::Restore {
+            from,
+            into: seen.unused_after(home.generation),
+            wipe: given_out(generations, home.generation),
+        }),
     }
 }
 
@@ -174,22 +198,38 @@ fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
     let Some((key, committed)) = committed(workspace) else {
         return Step::Stuck("the operation has no id");
     };
+    let newest = workspace.status.home.generation;
+    if !committed && workspace.status.home.truth == Truth::Archive {
+        return Step::Abandon("the home is in another archive");
+    }
     match &seen.instance {
+        // An earlier try of this operation may have finished its archive before this began to run,
+        // and would be taken for the home as it is now.
+        Seen::There(_) if !committed && seen.runs_on(newest) => {
+            return Step::Abandon("something ran on the home while it was being archived");
+        }
         Seen::There(_) | Seen::Unknown => return Step::Act(Action::StopInstance),
         Seen::NotThere => {}
     }
     if !committed {
-        let from = workspace.status.home.generation;
+        let from = newest;
         return match seen.volume(from) {
             Seen::There(()) => Step::Act(Action::PutArchive { key, from }),
             Seen::NotThere | Seen::Unknown => Step::Blind("the volume cannot be seen"),
         };
     }
     // The archive is the home now. Its volume goes only while the archive answers.
-    match (&seen.archive, seen.generations()) {
+    match (&seen.archive, seen.generations().map(|generations| given_out(generations, newest))) {
         (Seen::There(()), Some(generations)) if generations.is_empty() => Step::Complete,
         (Seen::There(()), Some(generations)) => Step::Act(Action::DeleteVolumes { generations }),
         (Seen::There(()), None) => Step::Blind("the volumes cannot be seen"),
         (Seen::NotThere | Seen::Unknown, _) => Step::Blind("the archive cannot be seen"),
     }
+}
+
+/// Only what this workspace is known to have made. A newer volume than that means that the database
+/// is older than the world, and what is on it may be the home.
+fn given_out(mut generations: BTreeSet<Generation>, newest: Generation) -> BTreeSet<Generation> {
+    generations.retain(|generation| *generation <= newest);
+    generations
 }

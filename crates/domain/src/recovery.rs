@@ -50,7 +50,7 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         // Unknown again: the key may be another one than was last looked at.
         next.conditions.archive_ready = None;
         next.conditions.volume_ready = None;
-    } else if wish.accept_data_loss && (lost || is(status, ErrorReason::ArchiveCorrupted)) {
+    } else if wish.accept_data_loss && (lost || home_is_unreadable(status)) {
         next.archive_key = None;
         next.home = HomeCtx {
             truth: Truth::None,
@@ -68,6 +68,12 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
 
 fn is(status: &Status, reason: ErrorReason) -> bool {
     status.error.as_ref().is_some_and(|failure| failure.reason == reason)
+}
+
+/// The archive that is the home cannot be unpacked. (One that is not the home may be as broken as it
+/// likes: the home is still on its volume.)
+fn home_is_unreadable(status: &Status) -> bool {
+    is(status, ErrorReason::ArchiveCorrupted) && status.home.truth == Truth::Archive
 }
 
 /// The true copy was last seen to be gone. Conditions are kept up to date in ERROR too, so a volume

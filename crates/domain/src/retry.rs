@@ -76,6 +76,13 @@ pub fn judge_failure(
     jitter: f64,
     now: Timestamp,
 ) -> Verdict {
+    // What is retried says so by its reason.
+    let failure = match (status.operation, failure.reason) {
+        (Operation::Deleting, reason) if reason.is_terminal() => {
+            Failure::new(ErrorReason::ActionFailed, failure.message)
+        }
+        _ => failure,
+    };
     let same_as_before = status.error.as_ref().is_some_and(|before| before.reason == failure.reason);
     let count = if same_as_before { status.error_count.saturating_add(1) } else { 1 };
     let retry =

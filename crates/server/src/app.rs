@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use codehub_adapters::{archive::Archives, bus::Bus, runtime::Instances, store::Store, volumes::Volumes};
+use codehub_domain::{Epoch, UserId};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{activity::Activity, config::Config};
+use crate::{activity::Activity, auth::password::Passwords, config::Config};
 
 /// The ports, as configured.
 #[derive(Clone)]
@@ -22,11 +24,29 @@ pub struct App {
     pub config: Config,
     pub backends: Backends,
     pub activity: Activity,
+    pub passwords: Passwords,
+    /// The epoch while this process leads; written by the coordinator, shown by `/api/v1/system`.
+    pub leading: watch::Sender<Option<Epoch>>,
+    /// Users whose sessions, tokens or account changed: whoever holds something open for one of them
+    /// asks again whether they may. Fed by [`crate::serve::watch_access`].
+    pub access_changed: broadcast::Sender<UserId>,
     /// Cancelled when the server begins to shut down: long-lived streams end on it.
     pub shutdown: CancellationToken,
 }
 
 impl App {
+    pub fn new(config: Config, backends: Backends) -> Self {
+        Self {
+            config,
+            backends,
+            activity: Activity::default(),
+            passwords: Passwords::default(),
+            leading: watch::Sender::new(None),
+            access_changed: broadcast::Sender::new(64),
+            shutdown: CancellationToken::new(),
+        }
+    }
+
     pub fn store(&self) -> &dyn Store {
         &*self.backends.store
     }

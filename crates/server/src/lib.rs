@@ -5,7 +5,14 @@
 //! in `coordinator`.
 
 pub mod activity;
+pub mod api;
 pub mod app;
 pub mod auth;
+pub mod backends;
+pub mod cli;
 pub mod config;
+pub mod coordinator;
 pub mod proxy;
+pub mod serve;
+pub mod service;
+pub mod telemetry;

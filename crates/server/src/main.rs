@@ -1,1 +1,5 @@
-fn main() {}
+//! `codehub`: see [`codehub_server::cli`].
+
+fn main() -> std::process::ExitCode {
+    codehub_server::cli::main()
+}

@@ -17,10 +17,9 @@ pub type Result<T> = std::result::Result<T, BusError>;
 /// What a user's event streams hear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A workspace changed; readers load it (or use `revision` to tell that they already have it).
+    /// A workspace changed; readers load it, and tell by its revision whether they already have it.
     Updated {
         workspace: WorkspaceId,
-        revision: i64,
     },
     Deleted {
         workspace: WorkspaceId,

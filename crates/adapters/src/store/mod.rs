@@ -7,6 +7,13 @@
 //!   been replaced;
 //! - after a commit that a reader could notice, [`Store::changes`] says so.
 
+#[cfg(test)]
+pub(crate) mod contract;
+mod sql_error;
+pub mod sqlite;
+
+pub use sqlite::SqliteStore;
+
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
@@ -370,4 +377,53 @@ pub fn is_active(workspace: &Workspace) -> bool {
 /// What an archive key must belong to before it may be restored from.
 pub fn belongs_to(key: ArchiveKey, workspace: &Workspace) -> bool {
     key.workspace == workspace.id
+}
+
+/// Whether people would see a difference: [`Change::Updated`] is sent for these.
+pub(crate) fn shown_change(before: &Status, after: &Status) -> bool {
+    let reason = |status: &Status| status.error.as_ref().map(|failure| failure.reason);
+    before.phase != after.phase
+        || before.operation != after.operation
+        || before.progress != after.progress
+        || reason(before) != reason(after)
+}
+
+/// What the history says about a TTL that ran out.
+pub(crate) fn ttl_reason(to: Desired, ttl_seconds: u32) -> String {
+    let span = span(ttl_seconds);
+    match to {
+        Desired::Standby => format!("no activity for {span}"),
+        Desired::Running | Desired::Archived | Desired::Deleted => format!("on standby for {span}"),
+    }
+}
+
+/// The largest unit that says it exactly.
+fn span(seconds: u32) -> String {
+    let (n, unit) = match seconds {
+        s if s > 0 && s.is_multiple_of(86_400) => (s / 86_400, "day"),
+        s if s > 0 && s.is_multiple_of(3_600) => (s / 3_600, "hour"),
+        s if s > 0 && s.is_multiple_of(60) => (s / 60, "minute"),
+        s => (s, "second"),
+    };
+    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
+}
+
+/// What the history says about a recovery.
+pub(crate) fn recovery_reason(wish: Recovery) -> String {
+    match wish {
+        Recovery { restore_from: Some(key), .. } => format!("recovery asked for, from archive {key}"),
+        Recovery { restore_from: None, accept_data_loss: true } => {
+            "recovery asked for, accepting the loss".into()
+        }
+        Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
+    }
+}
+
+/// A session's end is moved, and a token's use noted, at most this often.
+pub(crate) const USE_NOTED_EVERY_MICROS: i64 = 60_000_000;
+
+/// How old a session's last renewal must be before a use renews it: a minute, or less where sessions are
+/// so short that a minute would matter.
+pub(crate) fn renews_after_micros(lifetime_seconds: u32) -> i64 {
+    USE_NOTED_EVERY_MICROS.min(i64::from(lifetime_seconds) * 1_000_000 / 4)
 }

@@ -1,8 +1,20 @@
 //! The effective configuration: every value typed, validated and explained once.
+//!
+//! Flags win over the environment, which wins over `codehub.toml`, which wins over the defaults. What
+//! settings there are is data ([`table`]); this file is what the rest of the server reads.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy, ttl::TtlPolicy};
+
+mod build;
+mod load;
+mod show;
+pub mod table;
+mod value;
+
+pub use load::{ConfigError, ConfigErrors, Effective, Origin, Overrides, Sources};
+pub use show::{default_file, effective_json, effective_toml};
 
 /// Everything that can be configured.
 #[derive(Debug, Clone)]
@@ -24,6 +36,7 @@ pub struct Config {
     pub runtime: RuntimeConfig,
     pub archive: ArchiveConfig,
     pub auth: AuthConfig,
+    pub log: LogConfig,
     pub sse_heartbeat: Duration,
     pub shutdown_drain: Duration,
 }
@@ -40,6 +53,7 @@ pub struct CoordinatorConfig {
     pub concurrency: usize,
 }
 
+/// 0 is "never" for a TTL and "no bound" for a maximum.
 #[derive(Debug, Clone)]
 pub struct TtlConfig {
     pub standby_seconds: u32,
@@ -48,6 +62,46 @@ pub struct TtlConfig {
     pub standby_max: u32,
     pub archive_min: u32,
     pub archive_max: u32,
+}
+
+impl TtlConfig {
+    /// What a workspace may choose for itself.
+    pub fn standby_bounds(&self) -> TtlBounds {
+        TtlBounds { min: self.standby_min, max: self.standby_max }
+    }
+
+    pub fn archive_bounds(&self) -> TtlBounds {
+        TtlBounds { min: self.archive_min, max: self.archive_max }
+    }
+}
+
+/// The TTLs a workspace may have. `Display` says them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TtlBounds {
+    pub min: u32,
+    pub max: u32,
+}
+
+impl TtlBounds {
+    /// Never (0) is longer than any maximum, so it is allowed where there is none.
+    pub fn allow(self, seconds: u32) -> bool {
+        if seconds == 0 {
+            self.max == 0
+        } else {
+            seconds >= self.min && (self.max == 0 || seconds <= self.max)
+        }
+    }
+}
+
+impl fmt::Display for TtlBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let min = self.min.max(1);
+        if self.max == 0 {
+            write!(f, "{min} seconds or more, or 0 for never")
+        } else {
+            write!(f, "{min} to {} seconds", self.max)
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -94,10 +148,57 @@ pub struct ArchiveConfig {
 pub struct AuthConfig {
     pub session_lifetime: Duration,
     pub admin_username: Option<String>,
-    pub admin_password: Option<String>,
+    pub admin_password: Option<Secret>,
+}
+
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// A level, or target=level pairs.
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people on a terminal, JSON otherwise.
+    Auto,
+    Human,
+    Json,
+}
+
+/// A value that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The one way to read it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 impl Config {
+    /// The defaults, with a few settings (by key) replaced. For tests and tools; nothing is read from
+    /// the environment or from a file.
+    ///
+    /// # Errors
+    /// A value that is not allowed, as at start.
+    pub fn with(settings: &[(&str, &str)]) -> Result<Self, ConfigErrors> {
+        let set = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Effective::load(&Sources { flags: Overrides { config: None, set }, ..Sources::default() })
+            .map(|effective| effective.config)
+    }
+
     /// The deployment's TTLs, with the activity the database may not have seen yet.
     pub fn ttl_policy(&self) -> TtlPolicy {
         TtlPolicy {
@@ -105,5 +206,10 @@ impl Config {
             archive_seconds: self.ttl.archive_seconds,
             unseen_activity: self.activity.flush_interval + self.coordinator.ttl_interval,
         }
+    }
+
+    /// Whether people reach us by https, so that cookies may be `Secure`.
+    pub fn is_https(&self) -> bool {
+        self.public_base_url.starts_with("https://")
     }
 }

@@ -1,0 +1,25 @@
+# The few verbs everybody types.
+
+.PHONY: run test check fmt simulate bench screenshots
+
+run:            ## Run CodeHub with embedded defaults
+	cargo run --release
+
+test:           ## Run every test; installs and starts what they need
+	scripts/test
+
+check:          ## Formatting and lints
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt:
+	cargo fmt --all
+
+simulate:       ## Replay one seed of the simulation: make simulate SEED=42
+	SIM_SEED=$(SEED) cargo nextest run -p codehub-server --no-capture -E 'test(simulation::no_history_loses_a_home_0)'
+
+bench:          ## Benchmarks; writes docs/BENCHMARKS.md
+	bench/run
+
+screenshots:    ## Take the README's screenshots from the running product
+	scripts/test --browser --keep-screenshots

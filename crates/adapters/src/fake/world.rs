@@ -1,0 +1,398 @@
+//! The world of the simulation: instances, volumes and archives that exist, whoever made them.
+//!
+//! Homes are lists of tokens: what a person wrote. The world remembers every token that was
+//! acknowledged, so that after any history one can ask whether it still exists.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use codehub_domain::{
+    ArchiveKey, Generation, VolumeKey, WorkspaceId,
+    observed::{Instance, InstanceState},
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::time::Instant;
+
+use super::Gate;
+
+/// How badly the world behaves. Probabilities, 0 to 1.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// A call fails and nothing happened.
+    pub refused: f64,
+    /// A call fails although it happened.
+    pub lost_answer: f64,
+    /// A call fails, and it happens later.
+    pub delayed: f64,
+    /// An instance dies by itself, per look.
+    pub death: f64,
+    /// A restore or an upload is cut in the middle.
+    pub cut: f64,
+}
+
+impl Faults {
+    pub const NONE: Self = Self { refused: 0.0, lost_answer: 0.0, delayed: 0.0, death: 0.0, cut: 0.0 };
+}
+
+/// A rule of the world switched off, to show that the simulation notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// All volumes of a workspace have one name.
+    NoGenerations,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Volume {
+    tokens: BTreeSet<u64>,
+    /// Which generation made it (only interesting without generations).
+    label: Generation,
+}
+
+#[derive(Debug, Clone)]
+struct Running {
+    generation: Generation,
+    ready_at: Instant,
+    ended: Option<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Stored {
+    tokens: BTreeSet<u64>,
+    data_whole: bool,
+    meta: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: StdRng,
+    faults: Faults,
+    mutation: Option<Mutation>,
+    volumes: BTreeMap<VolumeKey, Volume>,
+    instances: BTreeMap<WorkspaceId, Running>,
+    archives: BTreeMap<ArchiveKey, Stored>,
+    acknowledged: BTreeMap<WorkspaceId, BTreeSet<u64>>,
+    next_token: u64,
+    complaints: Vec<String>,
+    trace: Vec<String>,
+    began: Instant,
+}
+
+/// A handle on the world; clones share it.
+#[derive(Debug, Clone)]
+pub struct World(Arc<Mutex<State>>);
+
+/// What became of a call.
+pub(super) enum Call<T> {
+    Answered(T),
+    /// Nobody knows whether it happened.
+    Failed,
+}
+
+impl World {
+    pub fn new(seed: u64, faults: Faults, mutation: Option<Mutation>) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            rng: StdRng::seed_from_u64(seed),
+            faults,
+            mutation,
+            volumes: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            archives: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            next_token: 1,
+            complaints: Vec::new(),
+            trace: Vec::new(),
+            began: Instant::now(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on everything works.
+    pub fn heal(&self) {
+        self.lock().faults = Faults::NONE;
+        self.note("--- the world heals ---");
+    }
+
+    pub fn note(&self, what: impl Into<String>) {
+        let mut state = self.lock();
+        let at = state.began.elapsed();
+        let line = format!("{:>9.3} {}", at.as_secs_f64(), what.into());
+        state.trace.push(line);
+    }
+
+    pub fn trace(&self) -> Vec<String> {
+        self.lock().trace.clone()
+    }
+
+    /// What went wrong so far.
+    pub fn complaints(&self) -> Vec<String> {
+        self.lock().complaints.clone()
+    }
+
+    pub fn complain(&self, what: String) {
+        self.note(format!("!!! {what}"));
+        self.lock().complaints.push(what);
+    }
+
+    /// Draws a number below `end`.
+    pub fn draw(&self, end: u64) -> u64 {
+        self.lock().rng.random_range(0..end)
+    }
+
+    pub fn chance(&self, probability: f64) -> bool {
+        probability > 0.0 && self.lock().rng.random_bool(probability)
+    }
+
+    /// A call of `gate`'s process: takes a while, may fail before, after, or happen only later.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        gate: &Gate,
+        what: String,
+        effect: impl FnOnce(&World) -> T + Send + 'static,
+    ) -> Call<T> {
+        gate.pass().await;
+        tokio::time::sleep(Duration::from_micros(100 + self.draw(20_000))).await;
+        gate.pass().await;
+        let faults = self.lock().faults;
+        if self.chance(faults.refused) {
+            self.note(format!("{what}: refused"));
+            return Call::Failed;
+        }
+        if self.chance(faults.delayed) {
+            let (world, delay) = (self.clone(), Duration::from_millis(self.draw(30_000)));
+            self.note(format!("{what}: will happen later"));
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                world.note(format!("{what}: happens late"));
+                effect(&world);
+            });
+            return Call::Failed;
+        }
+        self.note(what.clone());
+        let answer = effect(self);
+        let lost = self.chance(faults.lost_answer);
+        gate.pass().await;
+        if lost {
+            self.note(format!("{what}: the answer is lost"));
+            return Call::Failed;
+        }
+        Call::Answered(answer)
+    }
+
+    // --- what a person does ---
+
+    /// Writes into the home through the running instance; the token is acknowledged.
+    pub fn write(&self, workspace: WorkspaceId) -> bool {
+        let mut state = self.lock();
+        let Some(running) = state.instances.get(&workspace) else { return false };
+        if running.ended.is_some() || running.ready_at > Instant::now() {
+            return false;
+        }
+        let generation = running.generation;
+        let Some(key) = state.find(workspace, generation) else { return false };
+        let token = state.next_token;
+        state.next_token += 1;
+        if let Some(volume) = state.volumes.get_mut(&key) {
+            volume.tokens.insert(token);
+        }
+        state.acknowledged.entry(workspace).or_default().insert(token);
+        drop(state);
+        self.note(format!("{} writes token {token} on generation {generation}", short(workspace)));
+        true
+    }
+
+    /// Tokens that were acknowledged and exist neither on a volume nor in a finished archive.
+    pub fn lost(&self, workspace: WorkspaceId) -> BTreeSet<u64> {
+        let state = self.lock();
+        let mut missing = state.acknowledged.get(&workspace).cloned().unwrap_or_default();
+        for (key, volume) in &state.volumes {
+            if key.workspace == workspace {
+                missing.retain(|token| !volume.tokens.contains(token));
+            }
+        }
+        for (key, stored) in &state.archives {
+            if key.workspace == workspace && stored.data_whole && stored.meta {
+                missing.retain(|token| !stored.tokens.contains(token));
+            }
+        }
+        missing
+    }
+
+    pub fn acknowledged(&self, workspace: WorkspaceId) -> BTreeSet<u64> {
+        self.lock().acknowledged.get(&workspace).cloned().unwrap_or_default()
+    }
+
+    pub fn on_volume(&self, key: &VolumeKey) -> Option<BTreeSet<u64>> {
+        let state = self.lock();
+        let key = state.find(key.workspace, key.generation)?;
+        state.volumes.get(&key).map(|volume| volume.tokens.clone())
+    }
+
+    pub fn in_archive(&self, key: &ArchiveKey) -> Option<BTreeSet<u64>> {
+        let state = self.lock();
+        state
+            .archives
+            .get(key)
+            .filter(|stored| stored.data_whole && stored.meta)
+            .map(|stored| stored.tokens.clone())
+    }
+
+    pub fn has_instance(&self, workspace: WorkspaceId) -> bool {
+        self.lock().instances.contains_key(&workspace)
+    }
+
+    // --- what the fakes do ---
+
+    pub(super) fn create_volume(&self, key: VolumeKey) {
+        let mut state = self.lock();
+        let physical = state.physical(key);
+        state
+            .volumes
+            .entry(physical)
+            .and_modify(|volume| volume.label = key.generation)
+            .or_insert(Volume { tokens: BTreeSet::new(), label: key.generation });
+    }
+
+    pub(super) fn delete_volume(&self, key: VolumeKey) {
+        let mut state = self.lock();
+        let physical = state.physical(key);
+        let used = state
+            .instances
+            .get(&key.workspace)
+            .is_some_and(|running| running.ended.is_none() && running.generation == key.generation);
+        let existed = state.volumes.remove(&physical).is_some();
+        drop(state);
+        if used && existed {
+            self.complain(format!("{key} was deleted under a running instance"));
+        }
+    }
+
+    pub(super) fn volumes_of(&self, workspaces: Option<&BTreeSet<WorkspaceId>>) -> Vec<VolumeKey> {
+        let state = self.lock();
+        state
+            .volumes
+            .iter()
+            .filter(|(key, _)| workspaces.is_none_or(|set| set.contains(&key.workspace)))
+            .map(|(key, volume)| VolumeKey { generation: volume.label, ..*key })
+            .collect()
+    }
+
+    /// Launches it, or adopts what runs. `Err` where the volume does not exist.
+    pub(super) fn start(&self, key: VolumeKey) -> Result<(), String> {
+        let mut state = self.lock();
+        if state.find(key.workspace, key.generation).is_none() {
+            return Err(format!("{key} does not exist"));
+        }
+        if let Some(running) = state.instances.get(&key.workspace)
+            && running.ended.is_none()
+        {
+            return if running.generation == key.generation {
+                Ok(())
+            } else {
+                Err(format!("an instance runs on generation {}", running.generation))
+            };
+        }
+        let ready_at = Instant::now() + Duration::from_millis(state.rng.random_range(10..3_000));
+        state.instances.insert(key.workspace, Running { generation: key.generation, ready_at, ended: None });
+        Ok(())
+    }
+
+    pub(super) fn stop(&self, workspace: WorkspaceId) {
+        self.lock().instances.remove(&workspace);
+    }
+
+    pub(super) fn instance(&self, workspace: WorkspaceId, may_die: bool) -> Option<Instance> {
+        let death = self.lock().faults.death;
+        let dies = may_die && self.chance(death);
+        let mut state = self.lock();
+        let running = state.instances.get_mut(&workspace)?;
+        if dies && running.ended.is_none() {
+            running.ended = Some("killed by signal 9".into());
+        }
+        let instance_state = match &running.ended {
+            Some(how) => InstanceState::Ended(how.clone()),
+            None if running.ready_at <= Instant::now() => InstanceState::Ready,
+            None => InstanceState::Alive,
+        };
+        Some(Instance { generation: running.generation, state: instance_state })
+    }
+
+    pub(super) fn instances(&self) -> Vec<WorkspaceId> {
+        self.lock().instances.keys().copied().collect()
+    }
+
+    /// Stores the data of an archive; cut off where `whole` is false.
+    pub(super) fn upload(&self, key: ArchiveKey, tokens: BTreeSet<u64>, whole: bool) {
+        let mut state = self.lock();
+        let stored = state.archives.entry(key).or_default();
+        if stored.meta {
+            return;
+        }
+        *stored = Stored { tokens, data_whole: whole, meta: false };
+    }
+
+    pub(super) fn commit(&self, key: ArchiveKey) {
+        let mut state = self.lock();
+        if let Some(stored) = state.archives.get_mut(&key) {
+            stored.meta = true;
+        }
+    }
+
+    /// `(data is whole, meta is there)`
+    pub(super) fn stored(&self, key: ArchiveKey) -> Option<(bool, bool)> {
+        self.lock().archives.get(&key).map(|stored| (stored.data_whole, stored.meta))
+    }
+
+    pub(super) fn archives(&self) -> Vec<(ArchiveKey, bool)> {
+        self.lock().archives.iter().map(|(key, stored)| (*key, stored.meta)).collect()
+    }
+
+    pub(super) fn unpack(&self, tokens: BTreeSet<u64>, into: VolumeKey) -> Result<(), String> {
+        let mut state = self.lock();
+        let Some(key) = state.find(into.workspace, into.generation) else {
+            return Err(format!("{into} does not exist"));
+        };
+        if let Some(volume) = state.volumes.get_mut(&key) {
+            volume.tokens.extend(tokens);
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete_archive(&self, key: ArchiveKey) {
+        self.lock().archives.remove(&key);
+    }
+
+    pub(super) fn cuts(&self) -> bool {
+        let cut = self.lock().faults.cut;
+        self.chance(cut)
+    }
+}
+
+impl State {
+    /// The name under which a volume really exists.
+    fn physical(&self, key: VolumeKey) -> VolumeKey {
+        match self.mutation {
+            None => key,
+            Some(Mutation::NoGenerations) => VolumeKey { generation: Generation(0), ..key },
+        }
+    }
+
+    fn find(&self, workspace: WorkspaceId, generation: Generation) -> Option<VolumeKey> {
+        let same = |key: &VolumeKey| key.workspace == workspace;
+        self.volumes
+            .keys()
+            .find(|key| same(key) && (self.mutation.is_some() || key.generation == generation))
+            .copied()
+    }
+}
+
+/// The end of an id, enough to tell workspaces apart in a trace.
+pub fn short(workspace: WorkspaceId) -> String {
+    let text = workspace.to_string();
+    format!("ws-{}", &text[text.len() - 4..])
+}

@@ -1,0 +1,67 @@
+//! What went wrong in a database, told apart by what a caller can do about it.
+
+use sqlx::{migrate::MigrateError, sqlite::SqliteError};
+
+use super::StoreError;
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) => match database.try_downcast_ref::<SqliteError>() {
+                Some(sqlite) => from_sqlite(sqlite),
+                None => Self::Failed(error.to_string()),
+            },
+            sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => {
+                Self::Full(error.to_string())
+            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Unreachable(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// SQLite's result codes; the low byte is the primary one.
+fn from_sqlite(error: &SqliteError) -> StoreError {
+    use sqlx::error::DatabaseError;
+
+    const IOERR_SHMSIZE: i32 = 4874;
+    let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
+    let message = error.to_string();
+    match (code, code & 0xff) {
+        // Growing the shared memory file fails for want of space, though the code does not say so.
+        (_, 13) | (IOERR_SHMSIZE, _) => StoreError::Full(message),
+        // BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, CANTOPEN, PROTOCOL
+        (_, 5..=10 | 14 | 15) => StoreError::Unreachable(message),
+        // CORRUPT, NOTADB
+        (_, 11 | 26) => StoreError::Failed(format!(
+            "the database file is damaged or is no database; restore it from a backup: {message}"
+        )),
+        _ => StoreError::Failed(message),
+    }
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(error) => error.into(),
+            MigrateError::ExecuteMigration(error, version) => match Self::from(error) {
+                Self::Failed(why) => Self::Failed(format!("migration {version} failed: {why}")),
+                other => other,
+            },
+            MigrateError::VersionMissing(version) => Self::Failed(format!(
+                "the database was written by a newer version of CodeHub (this one does not know its \
+                 migration {version}); run that version, or restore a backup from before the upgrade"
+            )),
+            MigrateError::VersionMismatch(version) => Self::Failed(format!(
+                "migration {version} of the database is not the one this version of CodeHub carries; \
+                 the database belongs to another build"
+            )),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}

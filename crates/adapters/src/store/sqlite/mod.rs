@@ -1,0 +1,168 @@
+//! The embedded store: one SQLite file.
+//!
+//! One connection writes, a few read. SQLite allows one writer at a time anyway; queueing for it here,
+//! fairly and in memory, is faster than polling its lock, and it lets changes be announced in the order
+//! of their commits. WAL keeps readers out of the writer's way, and `synchronous = FULL` makes a commit
+//! outlast a power cut: what was acknowledged is on the disk.
+//!
+//! Other processes (the command line) may open the same file: `BEGIN IMMEDIATE` and the busy timeout
+//! put them in line.
+
+mod access;
+mod ask;
+mod attempts;
+mod controller;
+mod gc;
+mod history;
+mod leader;
+mod migrate;
+mod port;
+mod recover;
+mod row;
+mod sessions;
+mod settings;
+mod tokens;
+mod ttl;
+mod users;
+mod workspaces;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use codehub_domain::Timestamp;
+use sqlx::{
+    ConnectOptions, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::sync::broadcast;
+
+pub use self::migrate::{MigrationStatus, PendingMigration};
+use super::{Change, Result, StoreError};
+
+/// How far a reader of changes may fall behind before it reads everything again.
+const CHANGES_BACKLOG: usize = 4096;
+/// How long another process may hold the write lock before we say that the database is busy.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const READERS: u32 = 4;
+
+/// SQLite's clock in microseconds (it ticks in milliseconds).
+macro_rules! now {
+    () => {
+        "CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000"
+    };
+}
+use now;
+
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    /// A pool of one, so that a broken connection is replaced.
+    writer: SqlitePool,
+    /// Held from before a transaction begins until its changes have been announced.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    readers: SqlitePool,
+    changes: broadcast::Sender<Change>,
+}
+
+impl SqliteStore {
+    /// Opens the database, makes it where there is none, and brings its schema up to date. The file is
+    /// the owner's alone (0600).
+    ///
+    /// # Errors
+    /// Says what is in the way: the directory, the file, its schema, the disk.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
+        prepare_file(&path).map_err(|error| cannot_open(&path, &error))?;
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_with(
+                options(&path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full),
+            )
+            .await?;
+        migrate::run(&writer).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_with(options(&path).pragma("query_only", "ON"))
+            .await?;
+        let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
+        Ok(Self { path, writer, turn: Arc::default(), readers, changes })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the schema of the database at `path` lacks, without changing anything. A database that does
+    /// not exist yet lacks everything.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no database.
+    pub async fn migrate_status(path: impl AsRef<Path>) -> Result<MigrationStatus> {
+        migrate::status(path.as_ref()).await
+    }
+
+    /// Ends all connections and folds the log into the database file. Not needed for safety.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    async fn clock(&self) -> Result<Timestamp> {
+        let now: i64 = sqlx::query_scalar(concat!("SELECT ", now!())).fetch_one(&self.readers).await?;
+        row::time(now)
+    }
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging()
+}
+
+/// Makes the file (and its directory) before SQLite does, so that it never exists with wider
+/// permissions, and so that its directory entry is on the disk.
+fn prepare_file(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    File::open(directory)?.sync_all()
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> StoreError {
+    let message = format!("{}: {error}", path.display());
+    if error.kind() == io::ErrorKind::StorageFull {
+        StoreError::Full(message)
+    } else {
+        StoreError::Unreachable(message)
+    }
+}
+
+/// Times one method of the port under its name.
+async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let started = Instant::now();
+    let result = work.await;
+    metrics::histogram!("codehub_db_query_seconds", "query" => query).record(started.elapsed().as_secs_f64());
+    result
+}

@@ -1,0 +1,47 @@
+//! The way out of ERROR, by the domain's rule, in one transaction.
+
+use codehub_domain::{
+    WorkspaceId,
+    event::{Actor, Transition},
+    recovery::{self, Recovery},
+};
+
+use super::{Result, SqliteStore, StoreError, controller, history, workspaces};
+use crate::store::{Recovered, belongs_to, recovery_reason};
+
+pub(super) async fn recover(
+    store: &SqliteStore,
+    id: WorkspaceId,
+    wish: Recovery,
+    actor: Actor,
+) -> Result<Recovered> {
+    let mut write = store.write().await?;
+    let Some(before) =
+        workspaces::get(write.connection(), id).await?.filter(|found| found.deleted_at.is_none())
+    else {
+        return Ok(Recovered::NotFound);
+    };
+    if wish.restore_from.is_some_and(|key| !belongs_to(key, &before)) {
+        return Ok(Recovered::NotFound);
+    }
+    let next = match recovery::recover(&before.status, wish) {
+        Ok(next) => next,
+        Err(refusal) => return Ok(Recovered::Refused(refusal)),
+    };
+    if !controller::update_status(&mut write, None, &before, &next).await? {
+        return Err(StoreError::Failed(format!("workspace {id} changed inside a transaction")));
+    }
+    let transition = Transition {
+        from: before.status.phase,
+        to: next.phase,
+        operation: next.operation,
+        reason: recovery_reason(wish),
+        actor,
+    };
+    history::append(&mut write, id, &[transition]).await?;
+    let after = workspaces::get(write.connection(), id).await?.unwrap_or(before);
+    write.updated(id, after.owner);
+    write.wake();
+    write.commit().await?;
+    Ok(Recovered::Recovered(Box::new(after)))
+}

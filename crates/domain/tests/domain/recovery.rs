@@ -1,0 +1,131 @@
+//! The ways out of ERROR.
+
+use codehub_domain::{
+    Desired, ErrorReason, Operation, Phase, Truth, Workspace,
+    condition::set,
+    observed::{Observed, Seen},
+    plan::Action,
+    recovery::{Recovery, RecoveryRefusal, recover},
+};
+
+use crate::support::*;
+
+const PLAIN: Recovery = Recovery { restore_from: None, accept_data_loss: false };
+const ACCEPT: Recovery = Recovery { restore_from: None, accept_data_loss: true };
+
+fn back_to(accept_data_loss: bool) -> Recovery {
+    Recovery { restore_from: Some(old_key()), accept_data_loss }
+}
+
+/// The home was looked for, and (not) found.
+fn looked(reason: ErrorReason, truth: Truth, found: bool) -> Workspace {
+    let mut ws = failed(reason, truth);
+    let conditions = &mut ws.status.conditions;
+    set(&mut conditions.volume_ready, found && truth == Truth::Volume, "Given", "", at(0));
+    set(&mut conditions.archive_ready, found && truth == Truth::Archive, "Given", "", at(0));
+    ws
+}
+
+#[test]
+fn only_what_is_in_error_is_recovered() {
+    for &phase in Phase::ALL {
+        for &operation in Operation::ALL {
+            let ws = given(phase, Desired::Running, operation, Truth::Volume);
+            let expected = phase == Phase::Error && operation == Operation::None;
+            assert_eq!(recover(&ws.status, PLAIN).is_ok(), expected, "{phase} {operation}");
+        }
+    }
+}
+
+#[test]
+fn what_each_wish_makes_of_each_error() {
+    use ErrorReason::{ArchiveCorrupted, DataLost, RetryExceeded, Timeout};
+    use RecoveryRefusal::{HomeIsLost, WouldDropHome};
+    use Truth::{Archive, None as Nowhere, Volume};
+    for (reason, truth, found, wish, expected) in [
+        // lost: two ways out, and {} is neither
+        (DataLost, Volume, false, PLAIN, Err(HomeIsLost)),
+        (DataLost, Archive, false, PLAIN, Err(HomeIsLost)),
+        (DataLost, Volume, false, back_to(false), Ok(Archive)),
+        (DataLost, Archive, false, back_to(false), Ok(Archive)),
+        (DataLost, Volume, false, back_to(true), Ok(Archive)),
+        (DataLost, Volume, false, ACCEPT, Ok(Nowhere)),
+        (DataLost, Archive, false, ACCEPT, Ok(Nowhere)),
+        // found again: nothing is given up, even if offered
+        (DataLost, Volume, true, PLAIN, Ok(Volume)),
+        (DataLost, Archive, true, PLAIN, Ok(Archive)),
+        (DataLost, Volume, true, ACCEPT, Ok(Volume)),
+        (DataLost, Volume, true, back_to(false), Err(WouldDropHome)),
+        (DataLost, Volume, true, back_to(true), Ok(Archive)),
+        // an archive that cannot be unpacked
+        (ArchiveCorrupted, Archive, true, PLAIN, Ok(Archive)),
+        (ArchiveCorrupted, Archive, true, back_to(false), Ok(Archive)),
+        (ArchiveCorrupted, Archive, true, ACCEPT, Ok(Nowhere)),
+        // the same of one that is not the home
+        (ArchiveCorrupted, Volume, true, PLAIN, Ok(Volume)),
+        (ArchiveCorrupted, Volume, true, ACCEPT, Ok(Volume)),
+        (ArchiveCorrupted, Volume, true, back_to(false), Err(WouldDropHome)),
+        // everything else keeps the home, unless a person says both words
+        (Timeout, Volume, true, PLAIN, Ok(Volume)),
+        (Timeout, Volume, true, ACCEPT, Ok(Volume)),
+        (Timeout, Volume, true, back_to(false), Err(WouldDropHome)),
+        (Timeout, Volume, false, back_to(false), Err(WouldDropHome)),
+        (Timeout, Volume, true, back_to(true), Ok(Archive)),
+        (Timeout, Archive, true, ACCEPT, Ok(Archive)),
+        (RetryExceeded, Nowhere, true, PLAIN, Ok(Nowhere)),
+        (RetryExceeded, Nowhere, true, ACCEPT, Ok(Nowhere)),
+    ] {
+        let ws = looked(reason, truth, found);
+        let got = recover(&ws.status, wish);
+        let row = format!("{reason} {truth} found {found} {wish:?}");
+        assert_eq!(got.as_ref().map(|status| status.home.truth).map_err(Clone::clone), expected, "{row}");
+        let Ok(status) = got else { continue };
+        assert_eq!((status.error, status.error_count, status.next_retry_at), (None, 0, None), "{row}");
+        assert_eq!(status.home.generation, CURRENT, "{row}: no generation comes back");
+        assert!(status.home.evict_instance && status.home.deaths.is_empty(), "{row}");
+        let key = match (status.home.truth, wish.restore_from) {
+            (Truth::None, _) => None,
+            (_, Some(key)) => Some(key),
+            (_, None) => ws.status.archive_key,
+        };
+        assert_eq!(status.archive_key, key, "{row}");
+    }
+}
+
+fn recovered(ws: &Workspace, wish: Recovery) -> Workspace {
+    Workspace { status: recover(&ws.status, wish).unwrap(), ..ws.clone() }
+}
+
+#[test]
+fn after_recovery_the_phase_is_what_reality_says() {
+    let ws = recovered(&looked(ErrorReason::Timeout, Truth::Volume, true), PLAIN);
+    let got = step(&ws, &at_rest(Phase::Standby));
+    assert_eq!((got.status.phase, got.status.operation), (Phase::Standby, Operation::Starting));
+    // What still runs is ended first.
+    let got = step(&ws, &at_rest(Phase::Running));
+    assert_eq!((got.status.operation, got.action), (Operation::Stopping, Some(Action::StopInstance)));
+    let gone = step(&saved(&ws, &step(&ws, &at_rest(Phase::Running))), &at_rest(Phase::Standby));
+    assert!(!gone.status.home.evict_instance);
+    assert_eq!(gone.status.phase, Phase::Standby);
+}
+
+#[test]
+fn an_accepted_loss_begins_with_a_new_empty_home() {
+    let ws = recovered(&looked(ErrorReason::DataLost, Truth::Volume, false), ACCEPT);
+    let got = step(&ws, &seen(Seen::NotThere, volumes([OLD]), Seen::Unknown));
+    assert_eq!((got.status.phase, got.status.operation), (Phase::Pending, Operation::Provisioning));
+    assert_eq!(got.action, Some(Action::CreateVolume { generation: CURRENT.next() }));
+}
+
+#[test]
+fn going_back_restores_that_archive_into_a_new_generation() {
+    let ws = recovered(&looked(ErrorReason::DataLost, Truth::Volume, false), back_to(false));
+    let blind = step(&ws, &Observed::default());
+    assert_eq!((blind.action.as_ref(), blind.why), (None, "waits until the home can be seen"));
+    let got = step(&ws, &seen(Seen::NotThere, Seen::NotThere, Seen::There(())));
+    let Some(Action::Restore { from, into, .. }) = got.action else { panic!("{:?}", got.action) };
+    assert_eq!((from, into), (old_key(), CURRENT.next()));
+    // An archive that is not there is said to be lost again.
+    let got = step(&ws, &seen(Seen::NotThere, Seen::NotThere, Seen::NotThere));
+    assert_eq!(got.status.error.unwrap().reason, ErrorReason::DataLost);
+}

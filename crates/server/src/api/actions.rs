@@ -1,0 +1,155 @@
+//! What one asks of a workspace: start, stop, archive, recover.
+
+use std::sync::Arc;
+
+use axum::{Json, Router, extract::State, routing::post};
+use codehub_domain::{ArchiveKey, Desired, WorkspaceId, recovery::Recovery};
+use http::StatusCode;
+use serde::Deserialize;
+use utoipa::{OpenApi, ToSchema};
+
+use super::{
+    error::{ApiError, ErrorBody, Result},
+    extract::{self, CurrentUser, PathId},
+    view::WorkspaceView,
+    wait::{self, WaitQuery},
+    workspaces::view,
+};
+use crate::{
+    app::App,
+    auth::Identity,
+    service::{self, Access},
+};
+
+#[derive(OpenApi)]
+#[openapi(paths(start, stop, archive, recover))]
+pub(super) struct Docs;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/workspaces/{id}/start", post(start))
+        .route("/workspaces/{id}/stop", post(stop))
+        .route("/workspaces/{id}/archive", post(archive))
+        .route("/workspaces/{id}/recover", post(recover))
+}
+
+type Answer = Result<(StatusCode, Json<WorkspaceView>)>;
+
+/// These take no body; one that is sent anyway must be an empty object.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn ask(
+    app: &App,
+    me: &Identity,
+    id: WorkspaceId,
+    wish: Desired,
+    why: &str,
+    wait: &WaitQuery,
+) -> Answer {
+    let wait = wait.duration()?;
+    service::find(app, &me.user, id, service::access_for(wish)).await?;
+    let workspace = service::ask(app, id, wish, me.actor(), why).await?;
+    let workspace = wait::arrived(app, workspace, wait).await?;
+    Ok((StatusCode::ACCEPTED, Json(view(app, &me.user, &workspace).await?)))
+}
+
+/// Start
+///
+/// desired_state RUNNING. Counts as activity, also when it is already wanted. The owner only.
+#[utoipa::path(post, path = "/workspaces/{id}/start", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
+    (status = 202, description = "Wanted; with `wait`, where it has come to", body = WorkspaceView),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: `details.running` lists one's own running workspaces", body = ErrorBody),
+))]
+async fn start(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(wait): extract::Params<WaitQuery>,
+    extract::OptionalJson(Nothing {}): extract::OptionalJson<Nothing>,
+) -> Answer {
+    ask(&app, &me, id, Desired::Running, "start asked for", &wait).await
+}
+
+/// Stop
+///
+/// desired_state STANDBY. The owner or an administrator.
+#[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
+    (status = 202, description = "Wanted; with `wait`, where it has come to", body = WorkspaceView),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
+))]
+async fn stop(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(wait): extract::Params<WaitQuery>,
+    extract::OptionalJson(Nothing {}): extract::OptionalJson<Nothing>,
+) -> Answer {
+    ask(&app, &me, id, Desired::Standby, "stop asked for", &wait).await
+}
+
+/// Archive
+///
+/// desired_state ARCHIVED: stopped, packed away, and its volume removed. The owner or an administrator.
+#[utoipa::path(post, path = "/workspaces/{id}/archive", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
+    (status = 202, description = "Wanted; with `wait`, where it has come to", body = WorkspaceView),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
+))]
+async fn archive(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(wait): extract::Params<WaitQuery>,
+    extract::OptionalJson(Nothing {}): extract::OptionalJson<Nothing>,
+) -> Answer {
+    ask(&app, &me, id, Desired::Archived, "archiving asked for", &wait).await
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RecoverBody {
+    /// Go back to this archive: a key from `/workspaces/{id}/archives`.
+    #[serde(default)]
+    restore_from: Option<String>,
+    /// Give up what is lost (or, with `restore_from`, what is newer).
+    #[serde(default)]
+    accept_data_loss: bool,
+}
+
+/// Recover
+///
+/// Clears the error and lets reality decide again; desired_state stays. A lost home needs a choice:
+/// `restore_from` or `accept_data_loss`. The owner or an administrator.
+#[utoipa::path(post, path = "/workspaces/{id}/recover", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = RecoverBody, responses(
+    (status = 202, description = "Recovering; with `wait`, where it has come to", body = WorkspaceView),
+    (status = 400, description = "INVALID_REQUEST: no such archive", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: not in ERROR, or a choice is missing (the message names the ways out)", body = ErrorBody),
+))]
+async fn recover(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(wait): extract::Params<WaitQuery>,
+    extract::OptionalJson(body): extract::OptionalJson<RecoverBody>,
+) -> Answer {
+    let wait = wait.duration()?;
+    let restore_from = body.restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
+    let wish = Recovery {
+        restore_from: restore_from.map_err(|why| ApiError::invalid("restore_from", why))?,
+        accept_data_loss: body.accept_data_loss,
+    };
+    service::find(&app, &me.user, id, Access::Manage).await?;
+    let workspace = service::recover(&app, id, wish, me.actor()).await?;
+    let workspace = wait::arrived(&app, workspace, wait).await?;
+    Ok((StatusCode::ACCEPTED, Json(view(&app, &me.user, &workspace).await?)))
+}

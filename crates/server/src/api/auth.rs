@@ -1,0 +1,142 @@
+//! Signing in and out.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use codehub_adapters::store::{UserChange, UserEdit};
+use http::{HeaderMap, StatusCode, header::SET_COOKIE};
+use serde::{Deserialize, Serialize};
+use utoipa::{OpenApi, ToSchema};
+
+use super::{
+    error::{ApiError, ErrorBody, Result},
+    extract::{self, ClientAddress, CurrentUser, NotForeign},
+    view::UserView,
+};
+use crate::{
+    app::App,
+    auth::{
+        Via, cookie,
+        login::{self, SignedIn},
+        rules,
+    },
+};
+
+#[derive(OpenApi)]
+#[openapi(paths(sign_in, sign_out, session, change_password))]
+pub(super) struct Docs;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/auth/login", post(sign_in))
+        .route("/auth/logout", post(sign_out))
+        .route("/auth/session", get(session))
+        .route("/auth/password", post(change_password))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Credentials {
+    username: String,
+    password: String,
+}
+
+/// Whoever is signed in.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SessionView {
+    pub(super) user: UserView,
+}
+
+/// The answer to a new session: who it is, and the cookie.
+pub(super) fn signed_in(app: &App, status: StatusCode, signed_in: SignedIn) -> Response {
+    let cookie = cookie::set(&signed_in.secret, app.config.is_https());
+    let body = SessionView { user: signed_in.user.into() };
+    (status, [(SET_COOKIE, cookie)], Json(body)).into_response()
+}
+
+/// Sign in
+///
+/// Opens a session of 24 hours, sliding, and ends the one the request came with. After five wrong
+/// tries waiting begins: 30 seconds, doubling up to 30 minutes.
+#[utoipa::path(post, path = "/auth/login", tag = "sessions", security(()), request_body = Credentials, responses(
+    (status = 200, description = "Signed in; the session is in the cookie `session`", body = SessionView),
+    (status = 401, description = "UNAUTHORIZED: wrong username or password", body = ErrorBody),
+    (status = 429, description = "TOO_MANY_ATTEMPTS, with Retry-After", body = ErrorBody),
+))]
+async fn sign_in(
+    State(app): State<Arc<App>>,
+    _: NotForeign,
+    ClientAddress(address): ClientAddress,
+    headers: HeaderMap,
+    extract::Json(credentials): extract::Json<Credentials>,
+) -> Result<Response> {
+    let Credentials { username, password } = credentials;
+    let session = login::login(&app, &username, &password, address, &headers).await?;
+    Ok(signed_in(&app, StatusCode::OK, session))
+}
+
+/// Sign out
+///
+/// Ends the session. Succeeds without one, too.
+#[utoipa::path(post, path = "/auth/logout", tag = "sessions", responses(
+    (status = 204, description = "Signed out"),
+    (status = 403, description = "FORBIDDEN: sent by another site's page", body = ErrorBody),
+))]
+async fn sign_out(State(app): State<Arc<App>>, _: NotForeign, headers: HeaderMap) -> Result<Response> {
+    login::end_session(&app, &headers).await?;
+    let cookie = cookie::clear(app.config.is_https());
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+}
+
+/// Who am I
+#[utoipa::path(get, path = "/auth/session", tag = "sessions", responses(
+    (status = 200, description = "Whoever the cookie or token belongs to", body = SessionView),
+    (status = 401, description = "UNAUTHORIZED", body = ErrorBody),
+))]
+async fn session(CurrentUser(identity): CurrentUser) -> Json<SessionView> {
+    Json(SessionView { user: identity.user.into() })
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PasswordChange {
+    current_password: String,
+    new_password: String,
+}
+
+/// Change one's own password
+///
+/// Ends all of one's sessions; the browser that asked gets a new one. Wrong current passwords are
+/// counted like failed sign-ins.
+#[utoipa::path(post, path = "/auth/password", tag = "sessions", request_body = PasswordChange, responses(
+    (status = 200, description = "Changed", body = SessionView),
+    (status = 400, description = "INVALID_REQUEST: the new password will not do", body = ErrorBody),
+    (status = 401, description = "UNAUTHORIZED: the current password is wrong", body = ErrorBody),
+    (status = 429, description = "TOO_MANY_ATTEMPTS, with Retry-After", body = ErrorBody),
+))]
+async fn change_password(
+    State(app): State<Arc<App>>,
+    CurrentUser(identity): CurrentUser,
+    ClientAddress(address): ClientAddress,
+    extract::Json(change): extract::Json<PasswordChange>,
+) -> Result<Response> {
+    rules::password(&change.new_password).map_err(|why| ApiError::invalid("new_password", why))?;
+    login::verify(&app, &identity.user.username, &change.current_password, address).await?;
+    let password_hash = Some(app.passwords.hash(&change.new_password).await?);
+    let edit = UserEdit { password_hash, ..UserEdit::default() };
+    match app.store().user_edit(identity.user.id, edit).await? {
+        UserChange::Done(user) => match identity.via {
+            Via::Session(_) => Ok(signed_in(&app, StatusCode::OK, login::open_session(&app, user).await?)),
+            Via::Token(_) => Ok(Json(SessionView { user: user.into() }).into_response()),
+        },
+        UserChange::NotFound
+        | UserChange::NameTaken
+        | UserChange::LastAdmin
+        | UserChange::OwnsWorkspaces(_) => Err(ApiError::not_found("user")),
+    }
+}

@@ -1,0 +1,105 @@
+//! For machines: is the process alive, can it work, and what is it doing.
+
+use std::{collections::BTreeMap, fmt::Display, future::Future, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::{StatusCode, header::CACHE_CONTROL, header::CONTENT_TYPE};
+use serde::Serialize;
+use utoipa::{OpenApi, ToSchema};
+
+use crate::{app::App, telemetry::metrics};
+
+/// A dependency that needs longer than this to answer does not answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(OpenApi)]
+#[openapi(paths(alive, ready, metrics_text))]
+pub(super) struct Docs;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/healthz", get(alive))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics_text))
+}
+
+/// Alive
+#[utoipa::path(get, path = "/healthz", tag = "operations", security(()), responses(
+    (status = 200, description = "The process is alive", body = String, content_type = "text/plain"),
+))]
+async fn alive() -> impl IntoResponse {
+    ([(CACHE_CONTROL, "no-store")], "ok\n")
+}
+
+/// One dependency.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Dependency {
+    /// `sqlite`, `process`, …
+    kind: &'static str,
+    ok: bool,
+    /// What to fix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Readiness {
+    ready: bool,
+    dependencies: BTreeMap<&'static str, Dependency>,
+}
+
+/// Ready
+///
+/// Every dependency answers. Says which does not.
+#[utoipa::path(get, path = "/readyz", tag = "operations", security(()), responses(
+    (status = 200, description = "Ready", body = Readiness),
+    (status = 503, description = "Not ready, and why", body = Readiness),
+))]
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    let dependencies = check(&app).await;
+    let stopping = app.shutdown.is_cancelled();
+    let ready = !stopping && dependencies.values().all(|dependency| dependency.ok);
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, [(CACHE_CONTROL, "no-store")], Json(Readiness { ready, dependencies })).into_response()
+}
+
+/// Asks every dependency, all at once.
+pub(super) async fn check(app: &App) -> BTreeMap<&'static str, Dependency> {
+    let backends = &app.backends;
+    let (store, bus, instances, volumes, archives) = tokio::join!(
+        ask(backends.store.kind(), backends.store.now()),
+        ask(backends.bus.kind(), backends.bus.ping()),
+        ask(backends.instances.kind(), backends.instances.ping()),
+        ask(backends.volumes.kind(), backends.volumes.ping()),
+        ask(backends.archives.kind(), backends.archives.ping()),
+    );
+    BTreeMap::from([
+        ("store", store),
+        ("bus", bus),
+        ("instances", instances),
+        ("volumes", volumes),
+        ("archives", archives),
+    ])
+}
+
+async fn ask<T, E: Display>(kind: &'static str, answer: impl Future<Output = Result<T, E>>) -> Dependency {
+    let problem = match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some(format!("does not answer within {} s", PATIENCE.as_secs())),
+    };
+    Dependency { kind, ok: problem.is_none(), problem }
+}
+
+/// Metrics
+#[utoipa::path(get, path = "/metrics", tag = "operations", security(()), responses(
+    (status = 200, description = "For Prometheus", body = String, content_type = "text/plain"),
+))]
+async fn metrics_text() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::render())
+}

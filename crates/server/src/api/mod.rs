@@ -1,0 +1,88 @@
+//! The HTTP API, one file per resource. A handler parses, lets `service` or the store decide, and
+//! answers; it never starts anything.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderValue,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
+};
+
+use crate::app::App;
+
+mod actions;
+mod archives;
+mod auth;
+pub mod error;
+mod events;
+pub mod extract;
+mod fields;
+mod health;
+mod history;
+mod logs;
+pub mod openapi;
+pub mod page;
+mod setup;
+mod system;
+mod tokens;
+mod users;
+pub mod view;
+mod wait;
+mod workspaces;
+
+pub use system::replica_name;
+
+/// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.
+pub const BODY_LIMIT: usize = 512 * 1024;
+
+/// Everything below `/api`, and the paths that machines ask for.
+pub fn router() -> Router<Arc<App>> {
+    let v1 = Router::new()
+        .merge(auth::router())
+        .merge(setup::router())
+        .merge(tokens::router())
+        .merge(users::router())
+        .merge(workspaces::router())
+        .merge(actions::router())
+        .merge(history::router())
+        .merge(archives::router())
+        .merge(logs::router())
+        .merge(events::router())
+        .merge(system::router())
+        .merge(openapi::document_router());
+    Router::new()
+        .nest("/api/v1", v1)
+        .merge(openapi::docs_router())
+        .route("/api", axum::routing::any(unknown))
+        .route("/api/{*rest}", axum::routing::any(unknown))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn(headers))
+        .merge(health::router())
+}
+
+async fn unknown() -> error::ApiError {
+    error::ApiError::new(error::Code::NotFound, "there is nothing here; /api/docs says what there is")
+}
+
+async fn wrong_method() -> error::ApiError {
+    error::ApiError::new(error::Code::MethodNotAllowed, "this path does not take that method")
+}
+
+/// Answers are data: not to be sniffed, framed, kept, or followed from.
+async fn headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let data_only = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(data_only);
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response.into_response()
+}

@@ -1,0 +1,119 @@
+//! Tokens for programs: `Authorization: Bearer chp_…` everywhere a session works.
+
+use std::sync::Arc;
+
+use axum::{Json, Router, extract::State, routing::get};
+use codehub_domain::{Timestamp, TokenId, user::ApiToken};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::{OpenApi, ToSchema};
+use uuid::Uuid;
+
+use super::{
+    error::{ApiError, ErrorBody, Result},
+    extract::{self, CurrentUser, PathId},
+    page::ListOf,
+};
+use crate::{
+    app::App,
+    auth::{rules, secret},
+};
+
+const TEN_YEARS: u32 = 3650 * 24 * 3600;
+
+#[derive(OpenApi)]
+#[openapi(paths(list, create, delete))]
+pub(super) struct Docs;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/auth/tokens", get(list).post(create))
+        .route("/auth/tokens/{id}", axum::routing::delete(delete))
+}
+
+/// A token, without its secret.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Token)]
+struct TokenView {
+    #[schema(value_type = String, format = Uuid)]
+    id: TokenId,
+    name: String,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
+}
+
+impl From<ApiToken> for TokenView {
+    fn from(token: ApiToken) -> Self {
+        let ApiToken { id, user: _, name, created_at, expires_at, last_used_at } = token;
+        Self { id, name, created_at, expires_at, last_used_at }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+struct CreatedToken {
+    /// The secret: shown this once, and stored only as a hash.
+    token: String,
+    #[serde(flatten)]
+    view: TokenView,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewToken {
+    /// For people to tell tokens apart; 1 to 100 characters.
+    name: String,
+    /// Without it the token lasts until it is deleted.
+    #[serde(default)]
+    expires_in_seconds: Option<u32>,
+}
+
+/// List one's tokens
+#[utoipa::path(get, path = "/auth/tokens", tag = "tokens", responses(
+    (status = 200, description = "One's own tokens", body = ListOf<TokenView>),
+))]
+async fn list(State(app): State<Arc<App>>, CurrentUser(me): CurrentUser) -> Result<Json<ListOf<TokenView>>> {
+    let tokens = app.store().token_list(me.user.id).await?;
+    Ok(Json(ListOf::whole(tokens.into_iter().map(Into::into).collect())))
+}
+
+/// Create a token
+#[utoipa::path(post, path = "/auth/tokens", tag = "tokens", request_body = NewToken, responses(
+    (status = 201, description = "Created; the only time its secret is shown", body = CreatedToken),
+    (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
+))]
+async fn create(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    extract::Json(new): extract::Json<NewToken>,
+) -> Result<(StatusCode, Json<CreatedToken>)> {
+    let name = new.name.trim();
+    rules::token_name(name).map_err(|why| ApiError::invalid("name", why))?;
+    if new.expires_in_seconds.is_some_and(|seconds| !(1..=TEN_YEARS).contains(&seconds)) {
+        return Err(ApiError::invalid("expires_in_seconds", format!("must be from 1 to {TEN_YEARS}")));
+    }
+    let token = secret::new_token();
+    let id = TokenId::from_uuid(Uuid::now_v7());
+    let created =
+        app.store().token_create(id, me.user.id, name, &secret::hash(&token), new.expires_in_seconds).await?;
+    Ok((StatusCode::CREATED, Json(CreatedToken { token, view: created.into() })))
+}
+
+/// Delete a token
+///
+/// It stops working at once.
+#[utoipa::path(delete, path = "/auth/tokens/{id}", tag = "tokens", params(("id" = String, Path, description = "The token")), responses(
+    (status = 204, description = "Deleted"),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+))]
+async fn delete(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<TokenId>,
+) -> Result<StatusCode> {
+    if app.store().token_delete(me.user.id, id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiError::not_found("token"))
+    }
+}

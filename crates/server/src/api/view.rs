@@ -1,0 +1,220 @@
+//! What the API shows of a workspace and of people: the domain's values in the spec's words.
+
+use codehub_domain::{
+    ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, Workspace, WorkspaceId,
+    condition::Conditions,
+    ttl,
+    user::{Role, User},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::config::Config;
+
+/// A workspace.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Workspace)]
+pub struct WorkspaceView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: WorkspaceId,
+    pub name: String,
+    pub description: String,
+    pub memo: String,
+    pub owner: Owner,
+    pub image_ref: String,
+    /// What exists.
+    #[schema(value_type = PhaseName)]
+    pub phase: Phase,
+    /// What is being done.
+    #[schema(value_type = OperationName)]
+    pub operation: Operation,
+    /// What the owner wants.
+    #[schema(value_type = DesiredName)]
+    pub desired_state: Desired,
+    /// What to show: the phase.
+    #[schema(value_type = PhaseName)]
+    pub status: Phase,
+    /// Public base plus `path`.
+    pub url: String,
+    /// `/w/{id}/`
+    pub path: String,
+    /// Keyed by dotted names: `storage.volume_ready`, `storage.archive_ready`, `infra.container_ready`,
+    /// `policy.healthy`; what nobody has observed yet is absent.
+    #[schema(value_type = std::collections::BTreeMap<String, ConditionView>)]
+    pub conditions: Conditions,
+    #[schema(value_type = Option<String>)]
+    pub archive_key: Option<ArchiveKey>,
+    pub error: Option<ErrorView>,
+    pub progress: Option<ProgressView>,
+    /// The workspace's own; null is the deployment's default, 0 is never.
+    pub standby_ttl_seconds: Option<u32>,
+    pub archive_ttl_seconds: Option<u32>,
+    pub last_access_at: Timestamp,
+    pub phase_changed_at: Timestamp,
+    /// When it will be stopped unless somebody uses it.
+    pub stops_at: Option<Timestamp>,
+    /// When it will be archived.
+    pub archives_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Owner {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: UserId,
+    pub username: String,
+}
+
+/// A condition in the manner of Kubernetes.
+#[derive(Debug, ToSchema)]
+#[schema(as = Condition)]
+#[expect(dead_code, reason = "the schema of what the domain serializes")]
+pub struct ConditionView {
+    /// `"True"` or `"False"`.
+    status: String,
+    /// CamelCase.
+    reason: String,
+    message: String,
+    last_transition_time: Timestamp,
+}
+
+/// Why the last try failed. Terminal reasons come with phase ERROR, the others are being retried.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = WorkspaceError)]
+pub struct ErrorView {
+    pub reason: &'static str,
+    pub message: String,
+    pub count: u32,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Progress)]
+pub struct ProgressView {
+    pub done: u64,
+    pub total: u64,
+    /// Always `bytes`.
+    pub unit: &'static str,
+    /// Bytes per second.
+    pub rate: u64,
+}
+
+/// The words the domain uses, for the document.
+macro_rules! names {
+    ($name:ident, $as:ident, $rename:literal, [$($variant:ident),+]) => {
+        #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+        #[serde(rename_all = $rename)]
+        #[schema(as = $as)]
+        pub enum $name { $($variant),+ }
+
+        impl $name {
+            #[cfg(test)]
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+    };
+}
+
+names!(
+    PhaseName,
+    Phase,
+    "SCREAMING_SNAKE_CASE",
+    [Pending, Archived, Standby, Running, Error, Deleting, Deleted]
+);
+names!(DesiredName, DesiredState, "SCREAMING_SNAKE_CASE", [Running, Standby, Archived, Deleted]);
+names!(
+    OperationName,
+    Operation,
+    "SCREAMING_SNAKE_CASE",
+    [None, Provisioning, CreateEmptyArchive, Restoring, Starting, Stopping, Archiving, Deleting]
+);
+names!(RoleName, Role, "lowercase", [User, Admin]);
+
+impl WorkspaceView {
+    pub fn of(workspace: &Workspace, owner: &str, config: &Config) -> Self {
+        let status = &workspace.status;
+        let path = path(workspace.id);
+        let expiry = ttl::expiry(workspace, &config.ttl_policy());
+        let at = |wish| expiry.filter(|expiry| expiry.to == wish).map(|expiry| expiry.at);
+        Self {
+            id: workspace.id,
+            name: workspace.name.clone(),
+            description: workspace.description.clone(),
+            memo: workspace.memo.clone(),
+            owner: Owner { id: workspace.owner, username: owner.to_owned() },
+            image_ref: workspace.image_ref.clone(),
+            phase: status.phase,
+            operation: status.operation,
+            desired_state: workspace.desired,
+            status: status.phase,
+            url: format!("{}{path}", config.public_base_url),
+            path,
+            conditions: status.conditions.clone(),
+            archive_key: status.archive_key,
+            error: status.error.as_ref().map(|failure| ErrorView {
+                reason: failure.reason.as_str(),
+                message: failure.message.clone(),
+                count: status.error_count,
+            }),
+            progress: status.progress.map(|progress| ProgressView {
+                done: progress.done,
+                total: progress.total,
+                unit: "bytes",
+                rate: progress.rate,
+            }),
+            standby_ttl_seconds: workspace.standby_ttl_seconds,
+            archive_ttl_seconds: workspace.archive_ttl_seconds,
+            last_access_at: workspace.last_access_at,
+            phase_changed_at: status.phase_changed_at,
+            stops_at: at(Desired::Standby),
+            archives_at: at(Desired::Archived),
+            created_at: workspace.created_at,
+            updated_at: workspace.updated_at,
+        }
+    }
+}
+
+/// Where a workspace is below the public base.
+pub fn path(id: WorkspaceId) -> String {
+    format!("/w/{id}/")
+}
+
+/// A person.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = User)]
+pub struct UserView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: UserId,
+    pub username: String,
+    #[schema(value_type = RoleName)]
+    pub role: Role,
+    pub disabled: bool,
+    pub created_at: Timestamp,
+}
+
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        Self {
+            id: user.id,
+            username: user.username,
+            role: user.role,
+            disabled: user.disabled,
+            created_at: user.created_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_the_domains_words() {
+        fn words(all: &[impl Serialize]) -> serde_json::Value {
+            serde_json::to_value(all).unwrap()
+        }
+        assert_eq!(words(PhaseName::ALL), words(Phase::ALL));
+        assert_eq!(words(DesiredName::ALL), words(Desired::ALL));
+        assert_eq!(words(OperationName::ALL), words(Operation::ALL));
+        assert_eq!(words(RoleName::ALL), words(Role::ALL));
+    }
+}

@@ -1,0 +1,289 @@
+//! Workspaces: list, create, show, edit, delete.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{Json, Router, extract::State, routing::get};
+use codehub_adapters::store::{Edit, ListFilter, NewWorkspace, StoreError};
+use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, user::User};
+use http::StatusCode;
+use serde::{Deserialize, Deserializer};
+use utoipa::{OpenApi, ToSchema};
+use uuid::Uuid;
+
+use super::{
+    error::{ApiError, ErrorBody, Result},
+    extract::{self, CurrentUser, PathId},
+    fields,
+    page::{self, ListOf},
+    view::{DesiredName, PhaseName, WorkspaceView},
+    wait::{self, WaitQuery},
+};
+use crate::{
+    app::App,
+    service::{self, Access},
+};
+
+#[derive(OpenApi)]
+#[openapi(paths(list, create, show, edit, delete))]
+pub(super) struct Docs;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/workspaces", get(list).post(create))
+        .route("/workspaces/{id}", get(show).patch(edit).delete(delete))
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// 1 to 200, 50 unless said.
+    limit: Option<String>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+    #[param(value_type = Option<PhaseName>)]
+    phase: Option<String>,
+    /// A part of the name; upper and lower case are the same.
+    q: Option<String>,
+    /// `true`: everybody's. Administrators only.
+    #[param(value_type = Option<bool>)]
+    all: Option<String>,
+}
+
+/// List workspaces
+///
+/// One's own, newest first; administrators may ask for everybody's.
+#[utoipa::path(get, path = "/workspaces", tag = "workspaces", params(ListQuery), responses(
+    (status = 200, description = "A page of workspaces", body = ListOf<WorkspaceView>),
+    (status = 400, description = "INVALID_REQUEST: limit, cursor or phase", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: `all` is for administrators", body = ErrorBody),
+))]
+async fn list(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    extract::Params(query): extract::Params<ListQuery>,
+) -> Result<Json<ListOf<WorkspaceView>>> {
+    let all = match query.all.as_deref() {
+        None | Some("false") => false,
+        Some("true") if me.is_admin() => true,
+        Some("true") => {
+            return Err(service::Denied::Forbidden("only administrators may list all workspaces").into());
+        }
+        Some(_) => return Err(ApiError::invalid("all", "must be true or false")),
+    };
+    let phase = query.phase.as_deref().map(str::parse::<Phase>).transpose();
+    let filter = ListFilter {
+        owner: if all { None } else { Some(me.user.id) },
+        phase: phase.map_err(|why| ApiError::invalid("phase", why))?,
+        query: query.q.filter(|q| !q.is_empty()),
+        before: page::parse_cursor("workspaces", query.cursor.as_deref())?,
+        limit: page::limit(query.limit.as_deref())?,
+    };
+    let page = app.store().workspace_list(&filter).await?;
+    let next_cursor = page.items.last().filter(|_| page.more).map(|last| page::cursor("workspaces", last.id));
+    let items = views(&app, &me.user, &page.items).await?;
+    Ok(Json(ListOf { items, next_cursor, total: page.total }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    /// 1 to 255 characters after trimming, no control characters.
+    name: String,
+    /// At most 500 characters.
+    #[serde(default)]
+    description: String,
+    /// At most 64 KiB.
+    #[serde(default)]
+    memo: String,
+    /// The deployment's image unless said; this version offers no other.
+    #[serde(default)]
+    image_ref: Option<String>,
+    /// RUNNING unless said; not DELETED.
+    #[serde(default)]
+    #[schema(value_type = Option<DesiredName>)]
+    desired_state: Option<String>,
+    /// 0 is never; null or absent is the deployment's default.
+    #[serde(default)]
+    standby_ttl_seconds: Option<u32>,
+    #[serde(default)]
+    archive_ttl_seconds: Option<u32>,
+}
+
+/// Create a workspace
+#[utoipa::path(post, path = "/workspaces", tag = "workspaces", params(WaitQuery), request_body = Create, responses(
+    (status = 201, description = "Created", body = WorkspaceView),
+    (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: `details.running` lists one's own running workspaces", body = ErrorBody),
+))]
+async fn create(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    extract::Params(query): extract::Params<WaitQuery>,
+    extract::Json(create): extract::Json<Create>,
+) -> Result<(StatusCode, Json<WorkspaceView>)> {
+    let wait = query.duration()?;
+    let new = NewWorkspace {
+        id: WorkspaceId::from_uuid(Uuid::now_v7()),
+        owner: me.user.id,
+        name: fields::name(&create.name)?,
+        description: fields::description(create.description)?,
+        memo: fields::memo(create.memo)?,
+        image_ref: fields::image_ref(create.image_ref, &app.config.runtime.image)?,
+        desired: create.desired_state.map_or(Ok(Desired::Running), |wish| fields::desired_state(&wish))?,
+        standby_ttl_seconds: fields::standby_ttl(create.standby_ttl_seconds, &app.config.ttl)?,
+        archive_ttl_seconds: fields::archive_ttl(create.archive_ttl_seconds, &app.config.ttl)?,
+    };
+    let workspace = service::create(&app, new, me.actor()).await?;
+    let workspace = wait::arrived(&app, workspace, wait).await?;
+    Ok((StatusCode::CREATED, Json(view(&app, &me.user, &workspace).await?)))
+}
+
+/// Show a workspace
+///
+/// The owner's and, for looking after it, administrators'.
+#[utoipa::path(get, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
+    (status = 200, description = "The workspace", body = WorkspaceView),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND: unknown or deleted", body = ErrorBody),
+))]
+async fn show(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(query): extract::Params<WaitQuery>,
+) -> Result<Json<WorkspaceView>> {
+    let wait = query.duration()?;
+    let workspace = service::find(&app, &me.user, id, Access::Manage).await?;
+    let workspace = wait::arrived(&app, workspace, wait).await?;
+    service::permit(&me.user, &workspace, Access::Manage)?;
+    Ok(Json(view(&app, &me.user, &workspace).await?))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Patch {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    memo: Option<String>,
+    /// RUNNING, STANDBY or ARCHIVED.
+    #[serde(default)]
+    #[schema(value_type = Option<DesiredName>)]
+    desired_state: Option<String>,
+    /// null goes back to the deployment's default.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    standby_ttl_seconds: Option<Option<u32>>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    archive_ttl_seconds: Option<Option<u32>>,
+}
+
+/// Tells `null` from "not said".
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// Edit a workspace
+///
+/// The owner only. A `desired_state` that is refused leaves the rest unchanged, too.
+#[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = Patch, responses(
+    (status = 200, description = "The workspace afterwards", body = WorkspaceView),
+    (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED", body = ErrorBody),
+))]
+async fn edit(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(query): extract::Params<WaitQuery>,
+    extract::Json(patch): extract::Json<Patch>,
+) -> Result<Json<WorkspaceView>> {
+    let wait = query.duration()?;
+    let ttl = &app.config.ttl;
+    let edit = Edit {
+        name: patch.name.as_deref().map(fields::name).transpose()?,
+        description: patch.description.map(fields::description).transpose()?,
+        memo: patch.memo.map(fields::memo).transpose()?,
+        standby_ttl_seconds: patch
+            .standby_ttl_seconds
+            .map(|ttl_| fields::standby_ttl(ttl_, ttl))
+            .transpose()?,
+        archive_ttl_seconds: patch
+            .archive_ttl_seconds
+            .map(|ttl_| fields::archive_ttl(ttl_, ttl))
+            .transpose()?,
+    };
+    let wish = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
+    let mut workspace = service::find(&app, &me.user, id, Access::Own).await?;
+    // What may be refused comes first, so that a refusal changes nothing.
+    if let Some(wish) = wish {
+        workspace = service::ask(&app, id, wish, me.actor(), "asked for through the API").await?;
+    }
+    if edit != Edit::default() {
+        workspace = service::edit(&app, id, edit).await?;
+    }
+    let workspace = wait::arrived(&app, workspace, wait).await?;
+    Ok(Json(view(&app, &me.user, &workspace).await?))
+}
+
+/// Delete a workspace
+///
+/// Ends it and removes its home; it is not archived first. The owner or an administrator.
+#[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
+    (status = 204, description = "Deleted; what is left of it is being removed"),
+    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: an operation is under way", body = ErrorBody),
+))]
+async fn delete(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathId(id): PathId<WorkspaceId>,
+    extract::Params(query): extract::Params<WaitQuery>,
+) -> Result<StatusCode> {
+    let wait = query.duration()?;
+    service::find(&app, &me.user, id, Access::Manage).await?;
+    let workspace = service::ask(&app, id, Desired::Deleted, me.actor(), "deleted").await?;
+    wait::arrived(&app, workspace, wait).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// One workspace as the API shows it.
+pub(super) async fn view(
+    app: &App,
+    me: &User,
+    workspace: &Workspace,
+) -> std::result::Result<WorkspaceView, StoreError> {
+    if workspace.owner == me.id {
+        return Ok(WorkspaceView::of(workspace, &me.username, &app.config));
+    }
+    let owner = app.store().user_get(workspace.owner).await?;
+    let name = owner.map(|user| user.username).unwrap_or_default();
+    Ok(WorkspaceView::of(workspace, &name, &app.config))
+}
+
+async fn views(
+    app: &App,
+    me: &User,
+    workspaces: &[Workspace],
+) -> std::result::Result<Vec<WorkspaceView>, StoreError> {
+    let mut others: Vec<_> = workspaces.iter().map(|ws| ws.owner).filter(|id| *id != me.id).collect();
+    others.sort_unstable();
+    others.dedup();
+    let owners = if others.is_empty() { HashMap::new() } else { app.store().users_get(&others).await? };
+    let name_of = |workspace: &Workspace| {
+        if workspace.owner == me.id {
+            me.username.as_str()
+        } else {
+            owners.get(&workspace.owner).map_or("", |user| user.username.as_str())
+        }
+    };
+    Ok(workspaces.iter().map(|ws| WorkspaceView::of(ws, name_of(ws), &app.config)).collect())
+}

@@ -1,0 +1,92 @@
+//! How the first administrator comes to be. There is no default password: while there is no user, the
+//! server prints a link with a one-time token, or takes the administrator from its configuration.
+
+use anyhow::Context as _;
+use codehub_adapters::store::StoreError;
+use codehub_domain::{UserId, user::User};
+use uuid::Uuid;
+
+use super::{password::HashError, rules, secret};
+use crate::{app::App, config::Secret};
+
+/// The setting that holds the hash of the token.
+const SETUP_TOKEN: &str = "setup_token_hash";
+
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("CodeHub has been set up already: sign in")]
+    Done,
+    #[error("this set-up link is not valid (any more): the server's log has the current one")]
+    WrongToken,
+    #[error("{0}: {1}")]
+    Invalid(&'static str, String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Hash(#[from] HashError),
+}
+
+/// What to tell the person at the terminal.
+#[derive(Debug)]
+pub enum FirstRun {
+    /// There are users already.
+    NotNeeded,
+    /// The configured administrator was created.
+    Created(User),
+    /// Open this link. It replaces the one printed before.
+    Link(Secret),
+}
+
+/// Makes the first run possible, when it is one.
+///
+/// # Errors
+/// The store does not answer, or the configured administrator cannot be created.
+pub async fn prepare(app: &App) -> anyhow::Result<FirstRun> {
+    if app.store().user_count().await? > 0 {
+        app.store().setting_delete(SETUP_TOKEN).await?;
+        return Ok(FirstRun::NotNeeded);
+    }
+    if let (Some(username), Some(password)) =
+        (&app.config.auth.admin_username, &app.config.auth.admin_password)
+    {
+        let hash = app.passwords.hash(password.reveal()).await?;
+        let created = app.store().user_create_first(UserId::from_uuid(Uuid::now_v7()), username, &hash).await;
+        return Ok(match created.context("the configured administrator cannot be created")? {
+            Some(user) => FirstRun::Created(user),
+            None => FirstRun::NotNeeded,
+        });
+    }
+    let token = secret::new_secret();
+    app.store().setting_put(SETUP_TOKEN, &secret::hash_text(&token)).await?;
+    Ok(FirstRun::Link(Secret::new(format!("{}/setup?token={token}", app.config.public_base_url))))
+}
+
+/// Whether nobody has been created yet.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn is_needed(app: &App) -> Result<bool, StoreError> {
+    Ok(app.store().user_count().await? == 0)
+}
+
+/// Creates the first administrator for whoever holds the token. Works once.
+///
+/// # Errors
+/// Done already, a wrong token, or a name or password that will not do.
+pub async fn complete(app: &App, token: &str, username: &str, password: &str) -> Result<User, SetupError> {
+    if !is_needed(app).await? {
+        return Err(SetupError::Done);
+    }
+    let stored = app.store().setting_get(SETUP_TOKEN).await?;
+    if !stored.is_some_and(|stored| secret::matches(token, &stored)) {
+        return Err(SetupError::WrongToken);
+    }
+    rules::username(username).map_err(|why| SetupError::Invalid("username", why))?;
+    rules::password(password).map_err(|why| SetupError::Invalid("password", why))?;
+    let hash = app.passwords.hash(password).await?;
+    let id = UserId::from_uuid(Uuid::now_v7());
+    let user = app.store().user_create_first(id, username, &hash).await?.ok_or(SetupError::Done)?;
+    app.store().setting_delete(SETUP_TOKEN).await?;
+    tracing::info!(user = %user.id, "the first administrator was created");
+    Ok(user)
+}

@@ -1,0 +1,137 @@
+//! Signing in and out.
+//!
+//! A wrong name and a wrong password are told alike and take equally long. Every failure is counted;
+//! how long one then waits is [`super::backoff`]'s to say. The count is looked at twice: before
+//! waiting for a turn to hash (so that a flood costs nothing) and again when the turn has come (so
+//! that many tries at once do not all slip through).
+
+use std::net::IpAddr;
+
+use codehub_adapters::store::{Attempts, StoreError};
+use codehub_domain::{SessionId, user::User};
+use http::HeaderMap;
+use uuid::Uuid;
+
+use super::{backoff, client, cookie, password::HashError, secret, session_lifetime_seconds};
+use crate::app::App;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoginError {
+    #[error("the username or the password is wrong")]
+    Wrong,
+    #[error("too many attempts: try again in {retry_after} s")]
+    TooMany { retry_after: u64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Hash(#[from] HashError),
+}
+
+/// A new session and the secret that its cookie carries.
+#[derive(Debug)]
+pub struct SignedIn {
+    pub user: User,
+    pub secret: String,
+}
+
+/// Checks the password and opens a session; the one the request came with ends.
+///
+/// # Errors
+/// Wrong, too often, or something does not work.
+pub async fn login(
+    app: &App,
+    username: &str,
+    password: &str,
+    address: IpAddr,
+    headers: &HeaderMap,
+) -> Result<SignedIn, LoginError> {
+    let user = verify(app, username, password, address).await?;
+    end_session(app, headers).await?;
+    tracing::info!(user = %user.id, "signed in");
+    Ok(open_session(app, user).await?)
+}
+
+/// Whose password it is. Failures are counted.
+///
+/// # Errors
+/// Wrong, too often, or something does not work.
+pub async fn verify(app: &App, username: &str, password: &str, address: IpAddr) -> Result<User, LoginError> {
+    let address = client::counted_as(address);
+    let keys =
+        Keys { account: backoff::account_key(username, &address), address: backoff::address_key(&address) };
+    keys.check(app).await?;
+    let turn = app.passwords.turn().await?;
+    let before = keys.check(app).await?;
+    let found = app.store().user_by_name(username).await?;
+    let stored = found.as_ref().map(|found| found.password_hash.as_str());
+    let right = app.passwords.verify(turn, password, stored).await?;
+    match found {
+        Some(found) if right && !found.user.disabled => {
+            keys.forgive(app, before).await?;
+            Ok(found.user)
+        }
+        Some(_) | None => {
+            app.store().attempts_fail(&keys.account, backoff::FORGET_AFTER_SECONDS).await?;
+            app.store().attempts_fail(&keys.address, backoff::FORGET_AFTER_SECONDS).await?;
+            tracing::info!(%address, "a sign-in failed");
+            Err(LoginError::Wrong)
+        }
+    }
+}
+
+/// A new session for somebody who has proved who they are.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn open_session(app: &App, user: User) -> Result<SignedIn, StoreError> {
+    let secret = secret::new_secret();
+    let id = SessionId::from_uuid(Uuid::now_v7());
+    app.store().session_create(id, user.id, &secret::hash(&secret), session_lifetime_seconds(app)).await?;
+    Ok(SignedIn { user, secret })
+}
+
+/// Ends the session the request carries, if it carries one.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn end_session(app: &App, headers: &HeaderMap) -> Result<(), StoreError> {
+    let cookie::Found::One(secret) = cookie::session_secret(headers) else {
+        return Ok(());
+    };
+    let found = app.store().session_use(&secret::hash(secret), session_lifetime_seconds(app)).await?;
+    if let Some((session, _)) = found {
+        app.store().session_delete(session.id).await?;
+    }
+    Ok(())
+}
+
+/// What failures are counted under.
+struct Keys {
+    account: String,
+    address: String,
+}
+
+impl Keys {
+    async fn check(&self, app: &App) -> Result<[Option<Attempts>; 2], LoginError> {
+        let now = app.store().now().await?;
+        let account = app.store().attempts_get(&self.account).await?;
+        let address = app.store().attempts_get(&self.address).await?;
+        match backoff::retry_after(account, now).max(backoff::retry_after(address, now)) {
+            Some(retry_after) => Err(LoginError::TooMany { retry_after }),
+            None => Ok([account, address]),
+        }
+    }
+
+    /// A right password clears the account's count. The address's goes with it only when all of it
+    /// was this account's: otherwise one valid account would buy unlimited guesses at the others.
+    async fn forgive(&self, app: &App, [account, address]: [Option<Attempts>; 2]) -> Result<(), StoreError> {
+        let failures = |attempts: Option<Attempts>| attempts.map_or(0, |attempts| attempts.failures);
+        if account.is_some() {
+            app.store().attempts_clear(&self.account).await?;
+        }
+        if address.is_some() && failures(account) >= failures(address) {
+            app.store().attempts_clear(&self.address).await?;
+        }
+        Ok(())
+    }
+}

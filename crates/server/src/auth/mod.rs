@@ -1,0 +1,136 @@
+//! Who is asking: a session cookie or a bearer token, looked up in the store.
+//!
+//! - [`password`]: Argon2id, a bounded number at once;
+//! - [`secret`]: random secrets and the hashes that are stored of them;
+//! - [`cookie`]: the session cookie, read and written;
+//! - [`origin`]: whether a browser sent this from one of our own pages;
+//! - [`client`]: from which address somebody comes, through trusted proxies only;
+//! - [`backoff`]: how long a guesser waits;
+//! - [`login`]: all of it together;
+//! - [`first_run`]: how the first administrator comes to be;
+//! - [`rules`]: what a username and a password must look like.
+
+use codehub_domain::{
+    SessionId, TokenId,
+    event::Actor,
+    user::{Role, User},
+};
+use http::{HeaderMap, header::AUTHORIZATION};
+
+use crate::app::App;
+
+pub mod backoff;
+pub mod client;
+pub mod cookie;
+pub mod first_run;
+pub mod login;
+pub mod origin;
+pub mod password;
+pub mod rules;
+pub mod secret;
+
+pub use cookie::SESSION_COOKIE;
+
+/// Somebody who proved who they are.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    pub user: User,
+    pub via: Via,
+}
+
+impl Identity {
+    pub fn is_admin(&self) -> bool {
+        self.user.role == Role::Admin
+    }
+
+    /// As whom the history names them.
+    pub fn actor(&self) -> Actor {
+        Actor::User(self.user.id)
+    }
+}
+
+/// How they proved it. A cookie is sent by browsers by themselves, so writes need more (same origin).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    Session(SessionId),
+    Token(TokenId),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// Nothing, or nothing valid, was presented.
+    #[error("{0}")]
+    Unauthorized(&'static str),
+    #[error(transparent)]
+    Store(#[from] codehub_adapters::store::StoreError),
+}
+
+/// Finds out who sent these headers. A token, where there is one, is what counts: it was sent on
+/// purpose.
+///
+/// # Errors
+/// Nobody valid, or the store does not answer.
+pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthError> {
+    if let Some(token) = bearer(headers)? {
+        let found = app.store().token_use(&secret::hash(token)).await?;
+        let (token, user) = found.ok_or(AuthError::Unauthorized("this token is not valid (any more)"))?;
+        return Ok(Identity { user, via: Via::Token(token.id) });
+    }
+    let secret = match cookie::session_secret(headers) {
+        cookie::Found::One(secret) => secret,
+        cookie::Found::None => return Err(AuthError::Unauthorized("sign in first")),
+        cookie::Found::Several => {
+            return Err(AuthError::Unauthorized("the request carries several session cookies"));
+        }
+    };
+    let lifetime = session_lifetime_seconds(app);
+    let found = app.store().session_use(&secret::hash(secret), lifetime).await?;
+    let (session, user) = found.ok_or(AuthError::Unauthorized("the session has ended: sign in again"))?;
+    Ok(Identity { user, via: Via::Session(session.id) })
+}
+
+pub(crate) fn session_lifetime_seconds(app: &App) -> u32 {
+    u32::try_from(app.config.auth.session_lifetime.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// The bearer token, if the request says it has one.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(AuthError::Unauthorized("the request carries several Authorization headers"));
+    }
+    let wrong = AuthError::Unauthorized("the Authorization header must be `Bearer` and a token");
+    let text = value.to_str().map_err(|_| AuthError::Unauthorized("the Authorization header is not text"))?;
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
+        // Another scheme may be meant for the program in a workspace (the proxy hands it on): it is
+        // no token of ours, and a cookie beside it still counts.
+        Some(_) => Ok(None),
+        None => Err(wrong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bearer_tokens_are_found_and_nothing_else() {
+        let read = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, value.parse().unwrap());
+            }
+            bearer(&headers).map(|token| token.map(str::to_owned)).map_err(|_| ())
+        };
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&["Bearer chp_x"]), Ok(Some("chp_x".into())));
+        assert_eq!(read(&["bearer chp_x"]), Ok(Some("chp_x".into())));
+        assert_eq!(read(&["Basic dTpw"]), Ok(None));
+        assert_eq!(read(&["chp_x"]), Err(()));
+        assert_eq!(read(&["Bearer a", "Bearer b"]), Err(()));
+    }
+}

@@ -1,0 +1,203 @@
+//! `codehub admin`: what an operator does on the server's own machine, straight in the database. Works
+//! while the server runs, which sees it at its next look.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::Subcommand;
+use codehub_adapters::store::{Recovered, Store, UserChange, UserEdit};
+use codehub_domain::{
+    ArchiveKey, UserId, WorkspaceId,
+    event::Actor,
+    recovery::Recovery,
+    user::{Role, User},
+};
+use uuid::Uuid;
+
+use super::password;
+use crate::{
+    auth::{password::Passwords, rules},
+    backends,
+    config::Config,
+    coordinator::gc,
+    service::Denied,
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// People who may sign in
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Take a workspace out of ERROR
+    Recover {
+        workspace: String,
+        /// Go back to this archive (a key as the API lists it)
+        #[arg(long, value_name = "KEY")]
+        restore_from: Option<String>,
+        /// Give up what is lost (or, with --restore-from, what is newer)
+        #[arg(long)]
+        accept_data_loss: bool,
+    },
+    /// The garbage collector
+    #[command(subcommand)]
+    Gc(GcCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum UserCommand {
+    /// Create a user; the password is asked for, or read from standard input
+    Add {
+        username: String,
+        /// May administer
+        #[arg(long)]
+        admin: bool,
+    },
+    /// Show all users
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a new password; ends the user's sessions
+    Passwd { username: String },
+    /// Keep a user from signing in; the workspaces stay
+    Disable { username: String },
+    /// Let a disabled user sign in again
+    Enable { username: String },
+    /// Delete a user who owns no workspaces
+    Delete { username: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum GcCommand {
+    /// Let the next cycle pass the brake, once
+    Approve,
+}
+
+pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()> {
+    // What needs a person's typing comes before anything is opened.
+    match command {
+        Command::User(command) => user(command, config).await,
+        Command::Recover { workspace, restore_from, accept_data_loss } => {
+            let id: WorkspaceId = workspace.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+            let key = restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
+            let wish = Recovery { restore_from: key.context("--restore-from")?, accept_data_loss };
+            recover(&*store(config).await?, id, wish).await
+        }
+        Command::Gc(GcCommand::Approve) => approve(&*store(config).await?).await,
+    }
+}
+
+async fn store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let path = backends::database_path(config);
+    if !path.exists() {
+        bail!(
+            "there is no database at {}: start the server once, run `codehub migrate`, or name the right --data-dir",
+            path.display()
+        );
+    }
+    backends::open_store(config).await
+}
+
+async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
+    let store = store(config).await?;
+    match command {
+        UserCommand::Add { username, admin } => {
+            rules::username(&username).map_err(anyhow::Error::msg)?;
+            let hash = Passwords::default().hash(&password::read_new()?).await?;
+            let role = if admin { Role::Admin } else { Role::User };
+            let id = UserId::from_uuid(Uuid::now_v7());
+            let user = done(&username, store.user_create(id, &username, &hash, role).await?)?;
+            println!("created {} ({})", user.username, user.role);
+        }
+        UserCommand::List { json } => list(&*store, json).await?,
+        UserCommand::Passwd { username } => {
+            let user = find(&*store, &username).await?;
+            let password_hash = Some(Passwords::default().hash(&password::read_new()?).await?);
+            let edit = UserEdit { password_hash, ..UserEdit::default() };
+            done(&username, store.user_edit(user.id, edit).await?)?;
+            println!("{username} has a new password; their sessions have ended");
+        }
+        UserCommand::Disable { username } => set_disabled(&*store, &username, true).await?,
+        UserCommand::Enable { username } => set_disabled(&*store, &username, false).await?,
+        UserCommand::Delete { username } => {
+            let user = find(&*store, &username).await?;
+            done(&username, store.user_delete(user.id).await?)?;
+            println!("deleted {username}");
+        }
+    }
+    Ok(())
+}
+
+async fn set_disabled(store: &dyn Store, username: &str, disabled: bool) -> anyhow::Result<()> {
+    let user = find(store, username).await?;
+    let edit = UserEdit { disabled: Some(disabled), ..UserEdit::default() };
+    done(username, store.user_edit(user.id, edit).await?)?;
+    println!("{username} {}", if disabled { "is disabled" } else { "may sign in again" });
+    Ok(())
+}
+
+async fn find(store: &dyn Store, username: &str) -> anyhow::Result<User> {
+    let found = store.user_by_name(username).await?;
+    Ok(found.with_context(|| format!("there is no user {username:?}"))?.user)
+}
+
+fn done(username: &str, change: UserChange) -> anyhow::Result<User> {
+    match change {
+        UserChange::Done(user) => Ok(user),
+        UserChange::NotFound => bail!("there is no user {username:?}"),
+        UserChange::NameTaken => bail!("the username {username:?} is taken"),
+        UserChange::LastAdmin => {
+            bail!("{username} is the last administrator who can sign in: make somebody else one first")
+        }
+        UserChange::OwnsWorkspaces(count) => {
+            bail!("{username} still owns {count} workspace(s): delete those first, or disable the user")
+        }
+    }
+}
+
+async fn list(store: &dyn Store, json: bool) -> anyhow::Result<()> {
+    let mut users = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.user_list(after, 200).await?;
+        after = page.items.last().map(|user| user.id);
+        users.extend(page.items);
+        if !page.more || after.is_none() {
+            break;
+        }
+    }
+    if json {
+        let views: Vec<crate::api::view::UserView> = users.into_iter().map(Into::into).collect();
+        println!("{}", serde_json::to_string_pretty(&views)?);
+        return Ok(());
+    }
+    for user in users {
+        let state = if user.disabled { "disabled" } else { "" };
+        println!("{}  {:5}  {:24}  {state}", user.id, user.role, user.username);
+    }
+    Ok(())
+}
+
+async fn recover(store: &dyn Store, id: WorkspaceId, wish: Recovery) -> anyhow::Result<()> {
+    if wish.restore_from.is_some_and(|key| key.workspace != id) {
+        bail!("--restore-from: this archive belongs to another workspace");
+    }
+    match store.workspace_recover(id, wish, Actor::Operator).await? {
+        Recovered::Recovered(workspace) => {
+            println!("{} is recovering; wanted: {}", workspace.name, workspace.desired);
+            Ok(())
+        }
+        Recovered::NotFound => bail!("there is no workspace {id}"),
+        Recovered::Refused(refusal) => bail!("{}", Denied::Recovery(refusal)),
+    }
+}
+
+async fn approve(store: &dyn Store) -> anyhow::Result<()> {
+    let Some(brake) = store.setting_get(gc::BRAKE_SETTING).await? else {
+        bail!("the garbage collector has not braked: there is nothing to approve");
+    };
+    store.setting_put(gc::APPROVAL_SETTING, &store.now().await?.to_string()).await?;
+    println!("approved: the next cycle may delete what it braked for ({brake})");
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! `codehub doctor`: looks at everything the server needs and says what to fix. Changes nothing that a
+//! start would not change.
+
+use std::{fmt::Display, net::TcpListener, path::Path, process::ExitCode};
+
+use codehub_adapters::{runtime::IdeChoice, store::sqlite::SqliteStore};
+
+use crate::{
+    app::Backends,
+    backends,
+    config::Config,
+    coordinator::gc,
+    serve::{DataDir, DataDirError},
+};
+
+/// What came of a check.
+enum Finding {
+    Good(String),
+    /// Works, but somebody should know.
+    Note(String),
+    Bad(String),
+}
+
+use Finding::{Bad, Good, Note};
+
+pub(super) async fn run(config: &Config) -> ExitCode {
+    let mut report = Report::default();
+    report.add("configuration", Good("valid".into()));
+    let (free, finding) = data_dir(&config.data_dir);
+    report.add("data directory", finding);
+    if free {
+        report.add("listen address", listen(config));
+    }
+    report.add("public address", public_address(config));
+    let schema = schema(config).await;
+    let usable = !matches!(schema, Bad(_));
+    report.add("database", schema);
+    report.add("sandbox", program("bwrap", "workspaces can be shut in", "workspaces are not shut in"));
+    if config.runtime.ide == IdeChoice::Command {
+        let command = config.runtime.ide_command.first().map_or("", String::as_str);
+        report.add(
+            "ide command",
+            match find_program(command) {
+                Some(path) => Good(path),
+                None => Bad(format!("{command:?} is not on the PATH: change IDE_COMMAND")),
+            },
+        );
+    }
+    if usable {
+        match backends::build_backends(config).await {
+            Ok(backends) => pings(&mut report, &backends).await,
+            Err(error) => report.add("backends", Bad(format!("{error:#}"))),
+        }
+    }
+    if report.bad == 0 {
+        println!("\neverything is in order");
+        ExitCode::SUCCESS
+    } else {
+        println!("\n{} to fix", report.bad);
+        ExitCode::FAILURE
+    }
+}
+
+#[derive(Default)]
+struct Report {
+    bad: usize,
+}
+
+impl Report {
+    fn add(&mut self, what: &str, finding: Finding) {
+        match finding {
+            Good(text) => println!("ok    {what}: {text}"),
+            Note(text) => println!("note  {what}: {text}"),
+            Bad(text) => {
+                self.bad += 1;
+                println!("FIX   {what}: {text}");
+            }
+        }
+    }
+}
+
+/// Whether no server runs on it, and what to say.
+fn data_dir(path: &Path) -> (bool, Finding) {
+    match DataDir::lock(path) {
+        Ok(_) => (true, Good(path.display().to_string())),
+        Err(DataDirError::InUse { path, holder }) => {
+            (false, Note(format!("{path} is in use by a running server ({holder})")))
+        }
+        Err(error @ DataDirError::Unusable { .. }) => (true, Bad(error.to_string())),
+    }
+}
+
+fn listen(config: &Config) -> Finding {
+    match TcpListener::bind(config.listen) {
+        Ok(_) => Good(config.listen.to_string()),
+        Err(error) => Bad(format!("{} cannot be listened on: {error}; change CODEHUB_LISTEN", config.listen)),
+    }
+}
+
+fn public_address(config: &Config) -> Finding {
+    let base = &config.public_base_url;
+    if config.listen.ip().is_loopback() || config.is_https() {
+        Good(base.clone())
+    } else {
+        Note(format!(
+            "{base} is plain http: put TLS in front and set PUBLIC_BASE_URL to its https:// address"
+        ))
+    }
+}
+
+async fn schema(config: &Config) -> Finding {
+    match SqliteStore::migrate_status(backends::database_path(config)).await {
+        Err(error) => Bad(error.to_string()),
+        Ok(status) if !status.unknown.is_empty() => {
+            Bad("was written by a newer CodeHub: use that version, or restore a backup".into())
+        }
+        Ok(status) if !status.pending.is_empty() => {
+            Note(format!("{} migration(s) to come: the next start does them", status.pending.len()))
+        }
+        Ok(status) => Good(format!("schema is up to date ({} migrations)", status.applied.len())),
+    }
+}
+
+async fn pings(report: &mut Report, backends: &Backends) {
+    fn finding<T, E: Display>(kind: &str, answer: Result<T, E>) -> Finding {
+        match answer {
+            Ok(_) => Good(kind.into()),
+            Err(error) => Bad(format!("{kind}: {error}")),
+        }
+    }
+    report.add("store", finding(backends.store.kind(), backends.store.now().await));
+    report.add("bus", finding(backends.bus.kind(), backends.bus.ping().await));
+    report.add("instances", finding(backends.instances.kind(), backends.instances.ping().await));
+    report.add("volumes", finding(backends.volumes.kind(), backends.volumes.ping().await));
+    report.add("archives", finding(backends.archives.kind(), backends.archives.ping().await));
+    if let Ok(Some(brake)) = backends.store.setting_get(gc::BRAKE_SETTING).await {
+        report.add(
+            "garbage",
+            Bad(format!(
+                "the collector braked before deleting {brake}: is this the right database? then `codehub admin gc approve`"
+            )),
+        );
+    }
+}
+
+fn program(name: &str, found: &str, missing: &str) -> Finding {
+    match find_program(name) {
+        Some(path) => Good(format!("{path}: {found}")),
+        None => Note(format!("{name} is not installed: {missing}")),
+    }
+}
+
+fn find_program(name: &str) -> Option<String> {
+    let path = Path::new(name);
+    if path.components().count() > 1 {
+        return path.is_file().then(|| name.to_owned());
+    }
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths)
+        .map(|dir| dir.join(name))
+        .find(|candidate| candidate.is_file())
+        .map(|candidate| candidate.display().to_string())
+}

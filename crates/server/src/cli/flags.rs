@@ -1,0 +1,62 @@
+//! A flag for every setting, made from the table.
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+
+use crate::config::{Overrides, table::SETTINGS};
+
+const CONFIG: &str = "config_file";
+
+/// What the flags said.
+#[derive(Debug, Default)]
+pub(super) struct SettingFlags {
+    pub(super) overrides: Overrides,
+}
+
+impl Args for SettingFlags {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new(CONFIG)
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(std::path::PathBuf))
+            .global(true)
+            .help("The configuration file [env: CODEHUB_CONFIG]");
+        // The few that people type; `--help` shows them all.
+        let often = ["listen", "data_dir", "public_base_url"];
+        let settings = SETTINGS.iter().filter(|setting| !setting.secret).map(|setting| {
+            let default = match setting.default {
+                "" => String::new(),
+                default => format!(" [default: {default}]"),
+            };
+            Arg::new(setting.key)
+                .long(setting.flag())
+                .value_name("VALUE")
+                .global(true)
+                .hide_short_help(!often.contains(&setting.key))
+                .help_heading("Settings")
+                .help(format!("{} [env: {}]{default}", setting.help, setting.env))
+        });
+        command.arg(config).args(settings)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.overrides.config = matches.get_one(CONFIG).cloned();
+        for setting in SETTINGS.iter().filter(|setting| !setting.secret) {
+            if let Some(value) = matches.get_one::<String>(setting.key) {
+                self.overrides.set.insert(setting.key.to_owned(), value.clone());
+            }
+        }
+        Ok(())
+    }
+}

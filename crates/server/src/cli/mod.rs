@@ -1,0 +1,163 @@
+//! The command line. Every setting of the table is also a flag, so `codehub --listen …` works before
+//! and after a command; without a command, `codehub` serves.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+use crate::{
+    config::{Config, Effective, Sources},
+    serve, telemetry,
+};
+
+mod admin;
+mod config;
+mod doctor;
+mod flags;
+mod migrate;
+mod password;
+
+use flags::SettingFlags;
+
+/// Workspaces in the browser, on a machine of your own.
+#[derive(Debug, Parser)]
+#[command(name = "codehub", version, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    settings: SettingFlags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve: everything in one process (the default)
+    Serve,
+    /// Bring the database's schema up to date
+    Migrate,
+    /// Check every configured backend and say what to fix
+    Doctor,
+    /// Print the effective configuration, and where each value came from
+    Config(config::Options),
+    /// Users, passwords, recovery
+    #[command(subcommand)]
+    Admin(admin::Command),
+    /// Run the built-in editor on a directory
+    Ide {
+        /// Handed to the editor as they are; `codehub ide --help` says which there are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Becomes a workspace's program; started by the server only
+    #[command(hide = true)]
+    ExecWorkspace {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("codehub: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    // These two are other programs that live in the same file: no configuration, no runtime of ours.
+    let command = match cli.command {
+        Some(Command::ExecWorkspace { arguments }) => return exec_workspace(&arguments),
+        Some(Command::Ide { arguments }) => return ide(&arguments),
+        command => command.unwrap_or(Command::Serve),
+    };
+    let sources = Sources::of_process(cli.settings.overrides);
+    if let Command::Config(options) = &command {
+        return config::run(options, &sources).map(|()| ExitCode::SUCCESS);
+    }
+    let config = load(&sources)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("the runtime cannot be started")?.block_on(async {
+        match command {
+            Command::Serve => {
+                telemetry::init(&config.log);
+                serve::serve(config).await.map(|()| ExitCode::SUCCESS)
+            }
+            Command::Migrate => migrate::run(&config).await.map(|()| ExitCode::SUCCESS),
+            Command::Doctor => Ok(doctor::run(&config).await),
+            Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
+            Command::Config(_) | Command::Ide { .. } | Command::ExecWorkspace { .. } => {
+                unreachable!("answered above")
+            }
+        }
+    })
+}
+
+fn load(sources: &Sources) -> anyhow::Result<Config> {
+    Ok(Effective::load(sources)?.config)
+}
+
+/// The built-in editor.
+fn ide(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let _ = arguments;
+    anyhow::bail!("this build has no built-in editor")
+}
+
+/// The step between the server and a workspace's program.
+fn exec_workspace(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let _ = arguments;
+    anyhow::bail!("this build runs no workspaces")
+}
+
+/// Where this program is, to be started again as something else.
+pub fn own_path() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("this program cannot be found on the disk any more")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Cli {
+        Cli::try_parse_from(std::iter::once(&"codehub").chain(arguments)).unwrap()
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_command_it_serves() {
+        assert!(parse(&[]).command.is_none());
+        assert!(matches!(parse(&["serve"]).command, Some(Command::Serve)));
+    }
+
+    #[test]
+    fn settings_are_flags_before_and_after_the_command() {
+        for arguments in [["--listen", "127.0.0.1:1", "serve"], ["serve", "--listen", "127.0.0.1:1"]] {
+            assert_eq!(parse(&arguments).settings.overrides.set["listen"], "127.0.0.1:1");
+        }
+        let cli = parse(&["config", "--json", "--ttl-standby-seconds=5m", "--config", "x.toml"]);
+        assert_eq!(cli.settings.overrides.set["ttl.standby_seconds"], "5m");
+        assert_eq!(cli.settings.overrides.config, Some("x.toml".into()));
+    }
+
+    #[test]
+    fn secrets_are_no_flags() {
+        assert!(Cli::try_parse_from(["codehub", "--admin-password", "x"]).is_err());
+    }
+
+    #[test]
+    fn arguments_of_other_programs_are_handed_on_as_they_are() {
+        let cli = parse(&["ide", "--port", "5", "--home", "/x"]);
+        let Some(Command::Ide { arguments }) = cli.command else { panic!("{cli:?}") };
+        assert_eq!(arguments, ["--port", "5", "--home", "/x"]);
+    }
+}

@@ -1,0 +1,264 @@
+//! From checked texts to the typed configuration, and the rules that span several settings.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use codehub_adapters::runtime::{IdeChoice, SandboxChoice};
+use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
+
+use super::{
+    ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,
+    CoordinatorConfig, GcConfig, LogConfig, LogFormat, ProxyConfig, RuntimeConfig, Secret, TtlConfig,
+    load::Value, value,
+};
+
+/// How long a workspace's processes get between TERM and KILL.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// How long requests get to end when the server does.
+const SHUTDOWN_DRAIN: Duration = Duration::from_secs(10);
+/// How long the controller stays quick after somebody asked for something.
+const ACTIVE_DURATION: Duration = Duration::from_secs(30);
+const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+const ARCHIVE_PREFIX: &str = "archives";
+const ARCHIVE_LEVEL: i32 = 3;
+
+/// Reads values by key. Every text was checked against its kind before, so a value that still does
+/// not parse is a mistake in the table; it is reported like any other instead of ending the process.
+struct Reader<'a> {
+    values: &'a [Value],
+    errors: Vec<ConfigError>,
+}
+
+impl Reader<'_> {
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.values.iter().find(|value| value.setting.key == key)
+    }
+
+    fn read<T: Default>(&mut self, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> T {
+        if let Some(parsed) = self.value(key).and_then(|value| parse(&value.text)) {
+            return parsed;
+        }
+        let error = match self.value(key) {
+            Some(value) => value.error(format!("allowed: {}", value.setting.kind.allowed())),
+            None => ConfigError::Cross(format!("there is no setting {key}")),
+        };
+        self.errors.push(error);
+        T::default()
+    }
+
+    fn text(&mut self, key: &str) -> String {
+        self.read(key, |text| Some(text.to_owned()))
+    }
+
+    fn duration(&mut self, key: &str) -> Duration {
+        self.read(key, value::duration)
+    }
+
+    fn seconds(&mut self, key: &str) -> u32 {
+        self.read(key, |text| u32::try_from(value::duration(text)?.as_secs()).ok())
+    }
+
+    fn number<T: Default + std::str::FromStr>(&mut self, key: &str) -> T {
+        self.read(key, |text| text.parse().ok())
+    }
+
+    /// One of a fixed set of words.
+    fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)], otherwise: T) -> T {
+        self.read(key, |text| words.iter().find(|(word, _)| *word == text).map(|(_, t)| Some(*t)))
+            .unwrap_or(otherwise)
+    }
+
+    fn is_set(&self, key: &str) -> bool {
+        self.value(key).is_some_and(|value| !value.text.is_empty())
+    }
+
+    fn complain(&mut self, message: impl Into<String>) {
+        self.errors.push(ConfigError::Cross(message.into()));
+    }
+}
+
+pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, ConfigErrors> {
+    let mut r = Reader { values, errors: Vec::new() };
+    let listen = r
+        .read("listen", |text| text.parse::<SocketAddr>().ok().map(Some))
+        .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
+    let config = Config {
+        listen,
+        data_dir: data_dir(&mut r, home),
+        public_base_url: public_base_url(&mut r, listen),
+        trusted_proxies: r.read("trusted_proxies", value::addresses),
+        coordinator: CoordinatorConfig {
+            idle_interval: r.duration("coordinator.idle_interval"),
+            active_interval: r.duration("coordinator.active_interval"),
+            active_duration: ACTIVE_DURATION,
+            ttl_interval: r.duration("coordinator.ttl_interval"),
+            gc_interval: r.duration("coordinator.gc_interval"),
+            concurrency: r.number("coordinator.concurrency"),
+        },
+        ttl: TtlConfig {
+            standby_seconds: r.seconds("ttl.standby_seconds"),
+            archive_seconds: r.seconds("ttl.archive_seconds"),
+            standby_min: r.seconds("ttl.standby_min"),
+            standby_max: r.seconds("ttl.standby_max"),
+            archive_min: r.seconds("ttl.archive_min"),
+            archive_max: r.seconds("ttl.archive_max"),
+        },
+        gc: GcConfig {
+            policy: GcPolicy {
+                orphan_delay: r.duration("gc.orphan_delay"),
+                archive_keep: r.number("archive.keep"),
+                ..GcPolicy::default()
+            },
+        },
+        limits: Limits {
+            running_per_user: r.number("limits.max_running_per_user"),
+            running_global: r.number("limits.max_running_global"),
+        },
+        retry: Policy {
+            start_deadline: r.duration("operation.start_timeout"),
+            storage_deadline: r.duration("operation.storage_timeout"),
+            ..Policy::default()
+        },
+        activity: ActivityConfig {
+            mode: r.word(
+                "activity.mode",
+                &[("traffic", ActivityMode::Traffic), ("connections", ActivityMode::Connections)],
+                ActivityMode::Traffic,
+            ),
+            flush_interval: r.duration("activity.flush_interval"),
+        },
+        proxy: ProxyConfig { wake_hold: r.duration("proxy.wake_hold") },
+        runtime: runtime(&mut r),
+        archive: ArchiveConfig { prefix: ARCHIVE_PREFIX.into(), level: ARCHIVE_LEVEL },
+        auth: AuthConfig {
+            session_lifetime: SESSION_LIFETIME,
+            admin_username: Some(r.text("admin.username")).filter(|name| !name.is_empty()),
+            admin_password: Some(r.text("admin.password")).filter(|word| !word.is_empty()).map(Secret::new),
+        },
+        log: LogConfig {
+            filter: r.text("log.filter"),
+            format: r.word(
+                "log.format",
+                &[("auto", LogFormat::Auto), ("human", LogFormat::Human), ("json", LogFormat::Json)],
+                LogFormat::Auto,
+            ),
+        },
+        sse_heartbeat: r.duration("events.heartbeat_interval"),
+        shutdown_drain: SHUTDOWN_DRAIN,
+    };
+    cross_check(&mut r, &config);
+    if r.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(r.errors)) }
+}
+
+fn runtime(r: &mut Reader<'_>) -> RuntimeConfig {
+    RuntimeConfig {
+        ide: r.word(
+            "ide.kind",
+            &[
+                ("auto", IdeChoice::Auto),
+                ("builtin", IdeChoice::Builtin),
+                ("code-server", IdeChoice::CodeServer),
+                ("jupyterlab", IdeChoice::JupyterLab),
+                ("command", IdeChoice::Command),
+            ],
+            IdeChoice::Auto,
+        ),
+        ide_command: r.read("ide.command", value::words),
+        ide_health_path: r.text("ide.health_path"),
+        sandbox: r.word(
+            "runtime.sandbox",
+            &[
+                ("auto", SandboxChoice::Auto),
+                ("always", SandboxChoice::Always),
+                ("never", SandboxChoice::Never),
+            ],
+            SandboxChoice::Auto,
+        ),
+        image: r.text("runtime.image"),
+        stop_grace: STOP_GRACE,
+    }
+}
+
+fn data_dir(r: &mut Reader<'_>, home: Option<&Path>) -> PathBuf {
+    let text = r.text("data_dir");
+    let below_home = match text.strip_prefix('~') {
+        Some("") => Some(""),
+        Some(rest) => rest.strip_prefix('/'),
+        None => None,
+    };
+    let path = match (below_home, home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) => {
+            r.complain(format!(
+                "data_dir: {text:?} is below your home directory, but HOME is not set; set CODEHUB_DATA_DIR"
+            ));
+            PathBuf::from(text)
+        }
+        (None, _) => PathBuf::from(text),
+    };
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// An address that means "every interface" is no address to go to.
+fn public_base_url(r: &mut Reader<'_>, listen: SocketAddr) -> String {
+    if r.is_set("public_base_url") {
+        return r.read("public_base_url", value::base_url);
+    }
+    let host = match listen.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(host, listen.port()))
+}
+
+fn cross_check(r: &mut Reader<'_>, config: &Config) {
+    let ttl = &config.ttl;
+    for (name, min, default, max, bounds) in [
+        ("standby", ttl.standby_min, ttl.standby_seconds, ttl.standby_max, ttl.standby_bounds()),
+        ("archive", ttl.archive_min, ttl.archive_seconds, ttl.archive_max, ttl.archive_bounds()),
+    ] {
+        if max != 0 && min > max {
+            r.complain(format!("ttl.{name}_min ({min}) must not be larger than ttl.{name}_max ({max})"));
+        } else if !bounds.allow(default) {
+            r.complain(format!(
+                "ttl.{name}_seconds ({default}) is outside its own bounds; ttl.{name}_min and ttl.{name}_max allow {bounds}"
+            ));
+        }
+    }
+    let coordinator = &config.coordinator;
+    if coordinator.active_interval > coordinator.idle_interval {
+        r.complain(format!(
+            "coordinator.active_interval ({}s) must not be longer than coordinator.idle_interval ({}s)",
+            coordinator.active_interval.as_secs(),
+            coordinator.idle_interval.as_secs()
+        ));
+    }
+    let is_command = config.runtime.ide == IdeChoice::Command;
+    if is_command && config.runtime.ide_command.is_empty() {
+        r.complain("ide.kind is \"command\", but ide.command (IDE_COMMAND) does not say which");
+    }
+    if !is_command && r.is_set("ide.command") {
+        r.complain("ide.command (IDE_COMMAND) is set, but only ide.kind = \"command\" (IDE=command) uses it");
+    }
+    match (&config.auth.admin_username, &config.auth.admin_password) {
+        (Some(_), None) => {
+            r.complain("admin.username is set, but admin.password (CODEHUB_ADMIN_PASSWORD) is not");
+        }
+        (None, Some(_)) => {
+            r.complain("admin.password is set, but admin.username (CODEHUB_ADMIN_USERNAME) is not");
+        }
+        (Some(username), Some(password)) => {
+            if let Err(why) = crate::auth::rules::username(username) {
+                r.complain(format!("admin.username: {why}"));
+            }
+            if let Err(why) = crate::auth::rules::password(password.reveal()) {
+                r.complain(format!("admin.password: {why}"));
+            }
+        }
+        (None, None) => {}
+    }
+}

@@ -1,0 +1,212 @@
+use std::{collections::HashSet, time::Duration};
+
+use super::*;
+use crate::config::{default_file, effective_toml};
+
+fn sources(env: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
+    let own = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    Sources {
+        flags: Overrides { config: None, set: own(flags) },
+        env: own(env),
+        home: Some("/home/somebody".into()),
+        files: Vec::new(),
+    }
+}
+
+fn with_file(text: &str) -> (tempfile::TempDir, Sources) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("codehub.toml");
+    std::fs::write(&path, text).unwrap();
+    let mut sources = sources(&[], &[]);
+    sources.files = vec![dir.path().join("missing.toml"), path];
+    (dir, sources)
+}
+
+fn errors(sources: &Sources) -> String {
+    Effective::load(sources).unwrap_err().to_string()
+}
+
+#[test]
+fn the_defaults_are_valid_and_as_documented() {
+    let config = Effective::load(&sources(&[], &[])).unwrap().config;
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.public_base_url, "http://127.0.0.1:8080");
+    assert_eq!(config.data_dir, Path::new("/home/somebody/.local/share/codehub"));
+    assert_eq!((config.ttl.standby_seconds, config.ttl.archive_seconds), (600, 1800));
+    assert_eq!(config.coordinator.gc_interval, Duration::from_secs(4 * 3600));
+    assert_eq!((config.limits.running_per_user, config.limits.running_global), (2, 100));
+}
+
+#[test]
+fn flags_win_over_the_environment_which_wins_over_the_file() {
+    let (_dir, mut s) =
+        with_file("listen = \"127.0.0.1:1\"\n[ttl]\nstandby_seconds = 70\narchive_seconds = \"2h\"\n");
+    let origin = |s: &Sources, key: &str| {
+        let effective = Effective::load(s).unwrap();
+        effective.values.iter().find(|v| v.setting.key == key).unwrap().origin.clone()
+    };
+    assert!(matches!(origin(&s, "listen"), Origin::File(_)));
+    assert_eq!(Effective::load(&s).unwrap().config.ttl.archive_seconds, 7200);
+    s.env.insert("CODEHUB_LISTEN".into(), "127.0.0.1:2".into());
+    assert_eq!(origin(&s, "listen"), Origin::Env("CODEHUB_LISTEN"));
+    s.flags.set.insert("listen".into(), "127.0.0.1:3".into());
+    assert_eq!(origin(&s, "listen"), Origin::Flag("listen".into()));
+    assert_eq!(Effective::load(&s).unwrap().config.listen.port(), 3);
+    assert_eq!(origin(&s, "ide.kind"), Origin::Default);
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_origin_and_what_is_allowed() {
+    let table: &[(&str, &str, &[&str])] = &[
+        ("CODEHUB_LISTEN", "8080", &["listen", "\"8080\"", "environment CODEHUB_LISTEN", "127.0.0.1:8080"]),
+        ("TTL_STANDBY_SECONDS", "soon", &["ttl.standby_seconds", "\"soon\"", "30, 30s, 5m or 3h"]),
+        ("TTL_STANDBY_SECONDS", "-5", &["ttl.standby_seconds", "\"-5\""]),
+        ("COORDINATOR_IDLE_INTERVAL", "0", &["coordinator.idle_interval", "from 1s to 1h"]),
+        ("LIMITS_MAX_RUNNING_PER_USER", "two", &["a whole number from 0 to"]),
+        ("RUNTIME", "docker", &["runtime.kind", "\"docker\"", "allowed: process"]),
+        ("IDE", "emacs", &["auto, builtin, code-server, jupyterlab, command"]),
+        ("ACTIVITY_MODE", "Traffic", &["traffic, connections"]),
+        ("PROCESS_SANDBOX", "yes", &["auto, always, never"]),
+        ("PUBLIC_BASE_URL", "code.example.com", &["http:// or https://"]),
+        ("TRUSTED_PROXIES", "10.0.0.0/8", &["IP addresses separated by commas"]),
+        ("IDE_HEALTH_PATH", "healthz", &["begins with /"]),
+        ("LOG", "loud", &["log.filter", "error, warn, info"]),
+        ("LOG_FORMAT", "xml", &["auto, human, json"]),
+        ("ARCHIVE_KEEP", "0", &["from 1 to"]),
+        ("CODEHUB_CONFIG", "/nowhere/codehub.toml", &["/nowhere/codehub.toml", "CODEHUB_CONFIG"]),
+    ];
+    for (name, value, expected) in table {
+        let message = errors(&sources(&[(name, value)], &[]));
+        for part in *expected {
+            assert!(message.contains(part), "{name}={value}: {message:?} does not say {part:?}");
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_and_secrets_are_not() {
+    let message = errors(&sources(&[("IDE", "emacs"), ("LOG_FORMAT", "xml")], &[]));
+    assert_eq!(message.lines().count(), 2);
+    let message =
+        errors(&sources(&[("CODEHUB_ADMIN_USERNAME", "root"), ("CODEHUB_ADMIN_PASSWORD", "hunter2")], &[]));
+    assert!(message.contains("admin.password") && !message.contains("hunter2"), "{message}");
+}
+
+#[test]
+fn settings_are_checked_against_each_other() {
+    let table: &[(&[(&str, &str)], &str)] = &[
+        (&[("TTL_STANDBY_MIN", "700")], "ttl.standby_seconds (600)"),
+        (
+            &[("TTL_STANDBY_MIN", "700"), ("TTL_STANDBY_MAX", "650")],
+            "must not be larger than ttl.standby_max (650)",
+        ),
+        (&[("TTL_ARCHIVE_MAX", "60")], "ttl.archive_seconds (1800)"),
+        (&[("TTL_ARCHIVE_SECONDS", "0"), ("TTL_ARCHIVE_MAX", "1h")], "ttl.archive_seconds (0)"),
+        (&[("COORDINATOR_ACTIVE_INTERVAL", "1m")], "coordinator.active_interval (60s)"),
+        (&[("IDE", "command")], "IDE_COMMAND"),
+        (&[("IDE_COMMAND", "x")], "IDE=command"),
+        (&[("CODEHUB_ADMIN_USERNAME", "root")], "CODEHUB_ADMIN_PASSWORD"),
+        (&[("CODEHUB_ADMIN_PASSWORD", "long enough")], "CODEHUB_ADMIN_USERNAME"),
+    ];
+    for (env, expected) in table {
+        let message = errors(&sources(env, &[]));
+        assert!(message.contains(expected), "{env:?}: {message:?} does not say {expected:?}");
+    }
+}
+
+#[test]
+fn what_this_version_does_not_offer_is_refused() {
+    for (name, _) in NOT_OFFERED {
+        let message = errors(&sources(&[(name, "something")], &[]));
+        assert!(message.contains(name) && message.contains("this version"), "{message}");
+        assert!(!message.contains("something"));
+    }
+    assert!(Effective::load(&sources(&[("DATABASE_URL", "")], &[])).is_ok(), "empty is not set");
+}
+
+#[test]
+fn unknown_keys_in_the_file_are_refused_with_the_nearest_name() {
+    let table: &[(&str, &str)] = &[
+        ("lisen = \"x\"", "`lisen`; did you mean `listen`?"),
+        ("[ttl]\nstandby_secs = 5", "`ttl.standby_secs`; did you mean `ttl.standby_seconds`?"),
+        ("TTL_STANDBY_SECONDS = 5", "did you mean `ttl.standby_seconds`?"),
+        ("standby_seconds = 5", "did you mean `ttl.standby_seconds`?"),
+        ("[nonsense]\nx = 1", "there is no setting `nonsense`"),
+        ("[listen]\nx = 1", "listen"),
+        ("ttl = 5", "there is no setting `ttl`"),
+    ];
+    for (text, expected) in table {
+        let (_dir, s) = with_file(text);
+        let message = errors(&s);
+        assert!(message.contains(expected), "{text:?}: {message:?}");
+        assert!(message.contains("codehub.toml"), "{message:?} names the file");
+    }
+    let (_dir, s) = with_file("listen = ");
+    assert!(errors(&s).contains("not valid TOML"));
+}
+
+#[test]
+fn lists_may_be_written_as_lists() {
+    let (_dir, s) = with_file(
+        "trusted_proxies = [\"10.0.0.1\", \"::1\"]\n[ide]\nkind = \"command\"\ncommand = [\"python3\", \"my app.py\"]\n",
+    );
+    let config = Effective::load(&s).unwrap().config;
+    assert_eq!(config.trusted_proxies.len(), 2);
+    assert_eq!(config.runtime.ide_command, ["python3", "my app.py"]);
+}
+
+#[test]
+fn the_base_url_follows_the_listen_address() {
+    for (listen, base) in [("0.0.0.0:9000", "http://127.0.0.1:9000"), ("[::]:80", "http://[::1]:80")] {
+        assert_eq!(
+            Effective::load(&sources(&[], &[("listen", listen)])).unwrap().config.public_base_url,
+            base
+        );
+    }
+    let s = sources(&[("PUBLIC_BASE_URL", "https://Code.example.com/")], &[]);
+    let config = Effective::load(&s).unwrap().config;
+    assert!(config.is_https());
+    assert_eq!(config.public_base_url, "https://code.example.com");
+}
+
+#[test]
+fn the_default_file_is_the_table() {
+    let written = include_str!("../../../../codehub.default.toml");
+    assert_eq!(written, default_file(), "run `codehub config --default > codehub.default.toml`");
+    let (_dir, s) = with_file(&default_file());
+    let effective = Effective::load(&s).unwrap();
+    for value in &effective.values {
+        assert_eq!(value.text, value.setting.default, "{}", value.setting.key);
+        assert_eq!(
+            value.origin == Origin::Default,
+            value.setting.default.is_empty(),
+            "{}",
+            value.setting.key
+        );
+    }
+}
+
+#[test]
+fn the_effective_configuration_is_toml_and_hides_secrets() {
+    let s = sources(&[("CODEHUB_ADMIN_USERNAME", "root"), ("CODEHUB_ADMIN_PASSWORD", "correct horse")], &[]);
+    let effective = Effective::load(&s).unwrap();
+    let text = effective_toml(&effective);
+    assert!(text.parse::<toml::Table>().is_ok(), "{text}");
+    assert!(text.contains("environment CODEHUB_ADMIN_PASSWORD") && !text.contains("correct horse"));
+    assert!(!format!("{:?}", effective.config).contains("correct horse"));
+    assert!(!crate::config::effective_json(&effective).to_string().contains("correct horse"));
+}
+
+#[test]
+fn names_are_unique_and_tables_stay_together() {
+    let mut seen = HashSet::new();
+    let mut tables = vec![""];
+    for setting in SETTINGS {
+        assert!(seen.insert(setting.key) && seen.insert(setting.env), "{}", setting.key);
+        let table = setting.key.rsplit_once('.').map_or("", |(table, _)| table);
+        if *tables.last().unwrap() != table {
+            assert!(!tables.contains(&table), "[{table}] appears twice");
+            tables.push(table);
+        }
+    }
+}

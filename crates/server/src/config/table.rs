@@ -1,0 +1,315 @@
+//! Every setting, as data. The file, the environment, the flags, `codehub config`, the error messages
+//! and `codehub.default.toml` are all read off this one table, so none of them can forget a setting.
+
+use super::value::Kind;
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Where it is in `codehub.toml`, dotted.
+    pub key: &'static str,
+    /// The environment variable.
+    pub env: &'static str,
+    /// As it would be written; empty where there is none.
+    pub default: &'static str,
+    pub kind: Kind,
+    /// For people: what it does, and what follows from it.
+    pub help: &'static str,
+    /// Masked wherever it is shown, and never taken from the command line (other people can read that).
+    pub secret: bool,
+}
+
+impl Setting {
+    /// `--ttl-standby-seconds`, without the dashes in front.
+    pub fn flag(&self) -> String {
+        self.key.replace(['.', '_'], "-")
+    }
+}
+
+const fn setting(
+    key: &'static str,
+    env: &'static str,
+    default: &'static str,
+    kind: Kind,
+    help: &'static str,
+) -> Setting {
+    Setting { key, env, default, kind, help, secret: false }
+}
+
+const DAY: u64 = 24 * 3600;
+const YEAR: u64 = 366 * DAY;
+
+/// A TTL or a bound of one, in seconds.
+const TTL: Kind = Kind::Seconds { min: 0, max: YEAR };
+
+pub static SETTINGS: &[Setting] = &[
+    setting(
+        "listen",
+        "CODEHUB_LISTEN",
+        "127.0.0.1:8080",
+        Kind::Address,
+        "Where to listen: address and port.",
+    ),
+    setting(
+        "data_dir",
+        "CODEHUB_DATA_DIR",
+        "~/.local/share/codehub",
+        Kind::Path,
+        "Database, homes and archives. One server per directory.",
+    ),
+    setting(
+        "public_base_url",
+        "PUBLIC_BASE_URL",
+        "",
+        Kind::BaseUrl,
+        "Where people reach this server, for links and cookies: https://code.example.com. Empty: http:// and the listen address.",
+    ),
+    setting(
+        "trusted_proxies",
+        "TRUSTED_PROXIES",
+        "",
+        Kind::Addresses,
+        "Addresses of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
+    ),
+    setting(
+        "admin.username",
+        "CODEHUB_ADMIN_USERNAME",
+        "",
+        Kind::Text,
+        "For unattended installs: the first administrator, created at start while there is no user. Needs admin.password.",
+    ),
+    Setting {
+        secret: true,
+        ..setting(
+            "admin.password",
+            "CODEHUB_ADMIN_PASSWORD",
+            "",
+            Kind::Text,
+            "The first administrator's password.",
+        )
+    },
+    setting(
+        "ttl.standby_seconds",
+        "TTL_STANDBY_SECONDS",
+        "600",
+        TTL,
+        "A running workspace nobody uses for this long is stopped. 0: never.",
+    ),
+    setting(
+        "ttl.archive_seconds",
+        "TTL_ARCHIVE_SECONDS",
+        "1800",
+        TTL,
+        "A stopped workspace is archived after this long. 0: never.",
+    ),
+    setting(
+        "ttl.standby_min",
+        "TTL_STANDBY_MIN",
+        "0",
+        TTL,
+        "The shortest standby TTL a workspace may choose for itself.",
+    ),
+    setting(
+        "ttl.standby_max",
+        "TTL_STANDBY_MAX",
+        "0",
+        TTL,
+        "The longest standby TTL a workspace may choose for itself. 0: no bound, and \"never\" may be chosen.",
+    ),
+    setting(
+        "ttl.archive_min",
+        "TTL_ARCHIVE_MIN",
+        "0",
+        TTL,
+        "The shortest archive TTL a workspace may choose for itself.",
+    ),
+    setting(
+        "ttl.archive_max",
+        "TTL_ARCHIVE_MAX",
+        "0",
+        TTL,
+        "The longest archive TTL a workspace may choose for itself. 0: no bound, and \"never\" may be chosen.",
+    ),
+    setting(
+        "limits.max_running_per_user",
+        "LIMITS_MAX_RUNNING_PER_USER",
+        "2",
+        Kind::Count { min: 0, max: 100_000 },
+        "How many workspaces one person may have running. 0: no limit.",
+    ),
+    setting(
+        "limits.max_running_global",
+        "LIMITS_MAX_RUNNING_GLOBAL",
+        "100",
+        Kind::Count { min: 0, max: 1_000_000 },
+        "How many workspaces may run in all. 0: no limit.",
+    ),
+    setting(
+        "runtime.kind",
+        "RUNTIME",
+        "process",
+        Kind::OneOf(&["process"]),
+        "What workspaces run in. This version offers `process`: local processes, for one trusted person on one machine.",
+    ),
+    setting(
+        "runtime.image",
+        "RUNTIME_IMAGE",
+        "codercom/code-server:latest",
+        Kind::Text,
+        "The image a workspace is created with. Kept with the workspace; `process` runs the IDE below whatever it says.",
+    ),
+    setting(
+        "runtime.sandbox",
+        "PROCESS_SANDBOX",
+        "auto",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Shut workspaces in with bubblewrap: where it is installed (auto), always (refuse to start without), or never.",
+    ),
+    setting(
+        "ide.kind",
+        "IDE",
+        "auto",
+        Kind::OneOf(&["auto", "builtin", "code-server", "jupyterlab", "command"]),
+        "The web program a workspace runs. `auto` takes what is installed, and the built-in editor if nothing is.",
+    ),
+    setting(
+        "ide.command",
+        "IDE_COMMAND",
+        "",
+        Kind::Words,
+        "For ide.kind = \"command\": the program and its arguments, run without a shell. {port}, {home}, {id} and {base_path} are filled in.",
+    ),
+    setting(
+        "ide.health_path",
+        "IDE_HEALTH_PATH",
+        "/healthz",
+        Kind::UrlPath,
+        "For ide.kind = \"command\": any status below 500 here means it is up.",
+    ),
+    setting(
+        "operation.start_timeout",
+        "OPERATION_START_TIMEOUT",
+        "120s",
+        Kind::Duration { min: 1, max: DAY },
+        "A start or stop that gets no further for this long has failed.",
+    ),
+    setting(
+        "operation.storage_timeout",
+        "OPERATION_STORAGE_TIMEOUT",
+        "10m",
+        Kind::Duration { min: 1, max: DAY },
+        "An operation that moves bytes and has moved none for this long has failed.",
+    ),
+    setting(
+        "coordinator.idle_interval",
+        "COORDINATOR_IDLE_INTERVAL",
+        "15s",
+        Kind::Duration { min: 1, max: 3600 },
+        "How often everything is looked at while nothing happens.",
+    ),
+    setting(
+        "coordinator.active_interval",
+        "COORDINATOR_ACTIVE_INTERVAL",
+        "1s",
+        Kind::Duration { min: 1, max: 3600 },
+        "How often while an operation is under way or somebody just asked for something.",
+    ),
+    setting(
+        "coordinator.ttl_interval",
+        "COORDINATOR_TTL_INTERVAL",
+        "60s",
+        Kind::Duration { min: 1, max: 3600 },
+        "How often activity is written down and TTLs are checked.",
+    ),
+    setting(
+        "coordinator.gc_interval",
+        "COORDINATOR_GC_INTERVAL",
+        "4h",
+        Kind::Duration { min: 1, max: 30 * DAY },
+        "How often archives and volumes that nothing refers to are looked for.",
+    ),
+    setting(
+        "coordinator.concurrency",
+        "COORDINATOR_CONCURRENCY",
+        "8",
+        Kind::Count { min: 1, max: 1024 },
+        "How many starts, stops, archivings and restores run at once.",
+    ),
+    setting(
+        "gc.orphan_delay",
+        "GC_ORPHAN_DELAY",
+        "2h",
+        Kind::Duration { min: 0, max: YEAR },
+        "What nothing refers to is deleted this long after it was first seen.",
+    ),
+    setting(
+        "archive.keep",
+        "ARCHIVE_KEEP",
+        "3",
+        Kind::Count { min: 1, max: 1000 },
+        "How many archives of a workspace are kept, the current one included.",
+    ),
+    setting(
+        "activity.mode",
+        "ACTIVITY_MODE",
+        "traffic",
+        Kind::OneOf(&["traffic", "connections"]),
+        "A workspace is in use while somebody works in it (traffic), or while a WebSocket is open (connections).",
+    ),
+    setting(
+        "activity.flush_interval",
+        "ACTIVITY_FLUSH_INTERVAL",
+        "30s",
+        Kind::Duration { min: 1, max: 3600 },
+        "How often seen activity is handed on.",
+    ),
+    setting(
+        "proxy.wake_hold",
+        "PROXY_WAKE_HOLD",
+        "3s",
+        Kind::Duration { min: 0, max: 60 },
+        "Opening a sleeping workspace is held this long before a waiting page is shown.",
+    ),
+    setting(
+        "events.heartbeat_interval",
+        "SSE_HEARTBEAT_INTERVAL",
+        "30s",
+        Kind::Duration { min: 1, max: 3600 },
+        "How often event streams say that they are alive.",
+    ),
+    setting(
+        "log.filter",
+        "LOG",
+        "info",
+        Kind::LogFilter,
+        "What is logged: a level, or target=level pairs separated by commas.",
+    ),
+    setting(
+        "log.format",
+        "LOG_FORMAT",
+        "auto",
+        Kind::OneOf(&["auto", "human", "json"]),
+        "How it is written. `auto`: for people on a terminal, JSON otherwise.",
+    ),
+];
+
+/// Names that mean something to CodeHub but not to this version. To take one and do nothing would be
+/// worse than to refuse it.
+pub static NOT_OFFERED: &[(&str, &str)] = &[
+    ("DATABASE_URL", "this version keeps its database (SQLite) in the data directory"),
+    ("REDIS_URL", "this version has its bus in process"),
+    ("REDIS_CHANNEL_SSE_PREFIX", "this version has its bus in process"),
+    ("REDIS_CHANNEL_WAKE_PREFIX", "this version has its bus in process"),
+    ("S3_ENDPOINT", "this version keeps archives in the data directory"),
+    ("S3_BUCKET", "this version keeps archives in the data directory"),
+    ("S3_ACCESS_KEY", "this version keeps archives in the data directory"),
+    ("S3_SECRET_KEY", "this version keeps archives in the data directory"),
+    ("S3_REGION", "this version keeps archives in the data directory"),
+    ("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only"),
+    ("ACTIVITY_MAX_HOLD", "this version has no keep-awake leases"),
+    ("RUNTIME_IMAGES_ALLOWED", "this version runs workspaces as local processes"),
+];
+
+pub fn by_key(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}

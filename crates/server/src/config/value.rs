@@ -1,0 +1,260 @@
+//! From what somebody wrote to a typed value, or to a sentence about what is allowed.
+
+use std::{net::IpAddr, time::Duration};
+
+/// What a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `127.0.0.1:8080`
+    Address,
+    /// Addresses separated by commas.
+    Addresses,
+    Path,
+    /// `https://code.example.com`, no path.
+    BaseUrl,
+    /// `/healthz`
+    UrlPath,
+    Text,
+    /// A command line, split as a shell would split it, but not run by one.
+    Words,
+    OneOf(&'static [&'static str]),
+    Count {
+        min: u64,
+        max: u64,
+    },
+    /// `30`, `30s`, `5m`, `3h`; bounds in seconds.
+    Duration {
+        min: u64,
+        max: u64,
+    },
+    /// A duration that is written and shown in whole seconds.
+    Seconds {
+        min: u64,
+        max: u64,
+    },
+    LogFilter,
+}
+
+impl Kind {
+    /// What is allowed, after "allowed:".
+    pub fn allowed(self) -> String {
+        match self {
+            Self::Address => "an address and a port, such as 127.0.0.1:8080 or [::1]:8080".into(),
+            Self::Addresses => "IP addresses separated by commas, such as 10.0.0.1, ::1".into(),
+            Self::Path => "a path; `~` at the start is your home directory".into(),
+            Self::BaseUrl => "http:// or https://, a host and perhaps a port, without a path".into(),
+            Self::UrlPath => "a path that begins with /".into(),
+            Self::Text => "any text".into(),
+            Self::Words => "a command and its arguments, with quotes closed".into(),
+            Self::OneOf(words) => words.join(", "),
+            Self::Count { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Duration { min, max } | Self::Seconds { min, max } => format!(
+                "a duration such as 30, 30s, 5m or 3h, from {} to {}",
+                show_seconds(min),
+                show_seconds(max)
+            ),
+            Self::LogFilter => "a level (error, warn, info, debug, trace) or target=level pairs".into(),
+        }
+    }
+
+    /// Whether a file writes it without quotes.
+    pub(super) const fn is_number(self) -> bool {
+        matches!(self, Self::Count { .. } | Self::Seconds { .. })
+    }
+
+    pub(super) const fn is_list(self) -> bool {
+        matches!(self, Self::Addresses | Self::Words)
+    }
+
+    /// Whether `text` is such a value.
+    pub(super) fn check(self, text: &str) -> Result<(), String> {
+        let or_allowed = |ok: bool| if ok { Ok(()) } else { Err(format!("allowed: {}", self.allowed())) };
+        match self {
+            Self::Text | Self::Path => Ok(()),
+            Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
+            Self::Addresses => or_allowed(addresses(text).is_some()),
+            Self::BaseUrl => or_allowed(text.is_empty() || base_url(text).is_some()),
+            Self::UrlPath => or_allowed(text.starts_with('/') && !text.contains(char::is_whitespace)),
+            Self::Words => or_allowed(words(text).is_some()),
+            Self::OneOf(words) => or_allowed(words.contains(&text)),
+            Self::Count { min, max } => {
+                or_allowed(text.parse::<u64>().is_ok_and(|n| (min..=max).contains(&n)))
+            }
+            Self::Duration { min, max } | Self::Seconds { min, max } => {
+                or_allowed(duration(text).is_some_and(|d| (min..=max).contains(&d.as_secs())))
+            }
+            Self::LogFilter => {
+                // A word alone would be taken for the name of a target: a level with a typing error.
+                let levels = ["off", "error", "warn", "info", "debug", "trace"];
+                let sensible = |part: &str| part.contains('=') || levels.contains(&part);
+                or_allowed(
+                    text.split(',').map(str::trim).all(sensible)
+                        && text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
+                )
+            }
+        }
+    }
+}
+
+/// `30`, `30s`, `5m`, `3h`, `2d`.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return None,
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(unit).map(Duration::from_secs)
+}
+
+/// The shortest way to write it.
+fn show_seconds(seconds: u64) -> String {
+    match seconds {
+        0 => "0".into(),
+        s if s % (24 * 3600) == 0 => format!("{}d", s / (24 * 3600)),
+        s if s % 3600 == 0 => format!("{}h", s / 3600),
+        s if s % 60 == 0 => format!("{}m", s / 60),
+        s => format!("{s}s"),
+    }
+}
+
+pub(super) fn addresses(text: &str) -> Option<Vec<IpAddr>> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(|part| part.parse().ok()).collect()
+}
+
+/// Scheme and authority, without a slash at the end.
+pub(super) fn base_url(text: &str) -> Option<String> {
+    let uri: http::Uri = text.parse().ok()?;
+    let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"))?;
+    let authority = uri.authority().filter(|a| !a.as_str().contains('@') && !a.host().is_empty())?;
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        return None;
+    }
+    Some(format!("{scheme}://{}", authority.as_str().to_ascii_lowercase()))
+}
+
+/// Splits a command line: blanks separate, quotes and backslashes keep together.
+pub(super) fn words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            c if c.is_whitespace() => words.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '\'' => break,
+                        c => word.push(c),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '"' => break,
+                        '\\' => match chars.next()? {
+                            c @ ('"' | '\\') => word.push(c),
+                            c => word.extend(['\\', c]),
+                        },
+                        c => word.push(c),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().push(chars.next()?),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+/// The opposite of [`words`].
+pub(super) fn quote_words<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let quote = |word: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:={}@%+,".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let table: &[(&str, Option<u64>)] = &[
+            ("30", Some(30)),
+            ("30s", Some(30)),
+            ("5m", Some(300)),
+            ("3h", Some(10_800)),
+            ("2d", Some(172_800)),
+            ("0", Some(0)),
+            ("", None),
+            ("s", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5h", None),
+            ("5 m", None),
+            ("5M", None),
+            ("1w", None),
+            ("1ms", None),
+            ("99999999999999999999", None),
+            ("9999999999999999999h", None),
+        ];
+        for (text, seconds) in table {
+            assert_eq!(duration(text), seconds.map(Duration::from_secs), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn base_urls_lose_their_slash_and_refuse_more_than_an_origin() {
+        assert_eq!(base_url("https://Code.Example.com/").as_deref(), Some("https://code.example.com"));
+        assert_eq!(base_url("http://[::1]:8080").as_deref(), Some("http://[::1]:8080"));
+        for wrong in [
+            "code.example.com",
+            "ftp://x",
+            "https://",
+            "https://x/path",
+            "https://x/?q",
+            "http://u:p@x",
+            "//x",
+        ] {
+            assert_eq!(base_url(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn command_lines_are_split_like_a_shell_would() {
+        let table: &[(&str, Option<&[&str]>)] = &[
+            ("", Some(&[])),
+            ("a  b\tc", Some(&["a", "b", "c"])),
+            ("python3 -m 'http server' {port}", Some(&["python3", "-m", "http server", "{port}"])),
+            (r#"a "b \"c\" \d" ''"#, Some(&["a", r#"b "c" \d"#, ""])),
+            (r"a\ b c", Some(&["a b", "c"])),
+            ("a 'b", None),
+            ("a \"b", None),
+            ("a \\", None),
+        ];
+        for (text, expected) in table {
+            let expected = expected.map(|words| words.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(words(text), expected, "{text:?}");
+            if let Some(expected) = expected {
+                let again = quote_words(expected.iter().map(String::as_str));
+                assert_eq!(words(&again), Some(expected));
+            }
+        }
+    }
+}

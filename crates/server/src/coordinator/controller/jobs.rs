@@ -1,0 +1,223 @@
+//! The controller's jobs: what runs beside its loop, at most one per workspace.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use codehub_adapters::{
+    archive::Meter,
+    store::{Due, StoreError},
+};
+use codehub_domain::{
+    Epoch, ErrorReason, Failure, Progress, Timestamp, Workspace, WorkspaceId, decide::Outcome,
+    observed::Observed, plan::Action,
+};
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    execute::{self, Executor},
+    observe,
+};
+use crate::coordinator::Context;
+
+/// What a survey found; `None` for what needs a closer look.
+pub(super) struct Survey {
+    pub(super) now: Timestamp,
+    pub(super) found: Vec<(Workspace, Option<Observed>)>,
+}
+
+/// A closer look at one workspace; `None` where its row does not exist.
+pub(super) struct Look {
+    pub(super) workspace: Result<Option<(Workspace, Timestamp)>, StoreError>,
+    pub(super) seen: Observed,
+    /// The action that ended just before.
+    pub(super) after: Option<(Action, Outcome)>,
+}
+
+pub(super) enum Finished {
+    Survey(Result<Survey, StoreError>),
+    Look(Box<Look>),
+    Act { workspace: WorkspaceId, action: Action, outcome: Outcome },
+}
+
+/// How far an action is.
+pub(super) struct UnderWay {
+    pub(super) progress: Option<Progress>,
+    /// It has been at it, without a change, for longer than it may.
+    pub(super) overdue: bool,
+}
+
+struct Job {
+    handle: AbortHandle,
+    /// `None` for a look.
+    act: Option<Act>,
+}
+
+struct Act {
+    cancel: CancellationToken,
+    meter: Meter,
+    /// Set when it got a place among those that may work at once.
+    working: watch::Receiver<Option<Instant>>,
+    last: (Instant, u64, u64),
+    moved: Instant,
+}
+
+pub(super) struct Jobs {
+    context: Context,
+    executor: Executor,
+    set: JoinSet<(Option<WorkspaceId>, u64, Finished)>,
+    /// By workspace, with the job's number: a job that was cancelled may still report.
+    of: BTreeMap<WorkspaceId, (u64, Job)>,
+    survey: Option<u64>,
+    number: u64,
+}
+
+impl Jobs {
+    pub(super) fn new(context: &Context, epoch: Epoch) -> Self {
+        Self {
+            context: context.clone(),
+            executor: Executor::new(context, epoch),
+            set: JoinSet::new(),
+            of: BTreeMap::new(),
+            survey: None,
+            number: 0,
+        }
+    }
+
+    pub(super) fn surveying(&self) -> bool {
+        self.survey.is_some()
+    }
+
+    pub(super) fn busy(&self, id: WorkspaceId) -> bool {
+        self.of.contains_key(&id)
+    }
+
+    /// The next job that ends; waits for ever while there is none.
+    pub(super) async fn next(&mut self) -> Finished {
+        loop {
+            match self.set.join_next().await {
+                None => std::future::pending().await,
+                Some(Ok((id, number, finished))) => {
+                    if self.forget(id, number) {
+                        return finished;
+                    }
+                }
+                Some(Err(error)) if error.is_cancelled() => {}
+                Some(Err(error)) => {
+                    // A panic in a job is a bug; the workspace is looked at again by the next survey.
+                    tracing::error!(%error, "a job of the controller panicked");
+                    self.forget_dead();
+                }
+            }
+        }
+    }
+
+    /// Whether this job was still the current one.
+    fn forget(&mut self, id: Option<WorkspaceId>, number: u64) -> bool {
+        match id {
+            None => self.survey.take_if(|current| *current == number).is_some(),
+            Some(id) => {
+                let current = self.of.get(&id).is_some_and(|(current, _)| *current == number);
+                if current {
+                    self.of.remove(&id);
+                }
+                current
+            }
+        }
+    }
+
+    fn forget_dead(&mut self) {
+        self.of.retain(|_, (_, job)| !job.handle.is_finished());
+        self.survey = None;
+    }
+
+    pub(super) fn survey(&mut self, due: Due) {
+        let context = self.context.clone();
+        let number = self.next_number();
+        self.survey = Some(number);
+        self.set.spawn(async move { (None, number, Finished::Survey(observe::survey(&context, due).await)) });
+    }
+
+    pub(super) fn look(&mut self, id: WorkspaceId, after: Option<(Action, Outcome)>) {
+        let context = self.context.clone();
+        let number = self.next_number();
+        let handle = self.set.spawn(async move {
+            (Some(id), number, Finished::Look(Box::new(observe::look_at(&context, id, after).await)))
+        });
+        self.of.insert(id, (number, Job { handle, act: None }));
+    }
+
+    pub(super) fn act(&mut self, workspace: Workspace, action: Action) {
+        let id = workspace.id;
+        let number = self.next_number();
+        let (cancel, meter) = (CancellationToken::new(), Meter::default());
+        let (started, working) = watch::channel(None);
+        let executor = self.executor.clone();
+        let (cancel_inside, meter_inside) = (cancel.clone(), meter.clone());
+        let handle = self.set.spawn(async move {
+            let begun = Instant::now();
+            let outcome = executor.run(&workspace, &action, &meter_inside, &cancel_inside, &started).await;
+            metrics::histogram!("codehub_action_seconds", "action" => execute::name(&action))
+                .record(begun.elapsed().as_secs_f64());
+            (Some(id), number, Finished::Act { workspace: id, action, outcome })
+        });
+        let now = Instant::now();
+        let act = Act { cancel, meter, working, last: (now, 0, 0), moved: now };
+        self.of.insert(id, (number, Job { handle, act: Some(act) }));
+    }
+
+    /// Ends an action that hangs. Its effects may still happen; generations and operation ids make
+    /// that harmless.
+    pub(super) fn cancel(&mut self, id: WorkspaceId) {
+        if let Some((_, job)) = self.of.remove(&id) {
+            if let Some(act) = &job.act {
+                act.cancel.cancel();
+            }
+            job.handle.abort();
+        }
+    }
+
+    /// How far the action of this workspace is; `None` when it is only being looked at, or waits for
+    /// a place.
+    pub(super) fn under_way(&mut self, id: WorkspaceId, deadline: Option<Duration>) -> Option<UnderWay> {
+        let act = self.of.get_mut(&id)?.1.act.as_mut()?;
+        let since = (*act.working.borrow())?;
+        let now = Instant::now();
+        let (done, total) = act.meter.read();
+        let (last_at, last_done, last_rate) = act.last;
+        let mut rate = last_rate;
+        if done != last_done {
+            let seconds = now.duration_since(last_at).as_secs_f64().max(0.001);
+            rate = ((done.saturating_sub(last_done)) as f64 / seconds) as u64;
+            act.last = (now, done, rate);
+            act.moved = now;
+        }
+        let moved = act.moved.max(since);
+        let progress = (total > 0).then_some(Progress { done: done.min(total), total, rate });
+        Some(UnderWay { progress, overdue: deadline.is_some_and(|limit| now.duration_since(moved) > limit) })
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+impl Drop for Jobs {
+    /// Losing the lead ends everything that was under way, blocking work included.
+    fn drop(&mut self) {
+        for (_, job) in self.of.values() {
+            if let Some(act) = &job.act {
+                act.cancel.cancel();
+            }
+        }
+    }
+}
+
+/// A failure of our own making, for the one place that needs it.
+pub(super) fn fenced() -> Outcome {
+    Outcome::Failed(Failure::new(ErrorReason::Unreachable, "this process does not lead any more"))
+}

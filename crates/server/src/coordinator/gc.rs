@@ -1,0 +1,98 @@
+//! Removes what nothing refers to. Lists first, reads the references after, lets the domain decide,
+//! and asks before every single deletion whether it still leads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codehub_adapters::volumes::Scope;
+use codehub_domain::{
+    Epoch, VolumeKey,
+    gc::{self, GcPlan, Item},
+};
+
+use super::{Context, Ended};
+
+/// Set by the collector when it braked, for doctor and dashboard.
+pub const BRAKE_SETTING: &str = "gc_brake";
+/// Set by an admin: the next cycle may pass the brake.
+pub const APPROVAL_SETTING: &str = "gc_approved";
+
+pub async fn run(context: Context, epoch: Epoch) -> Ended {
+    loop {
+        match cycle(&context, epoch).await {
+            Ok(true) => {}
+            Ok(false) => return Ended::Fenced,
+            Err(error) => {
+                metrics::counter!("codehub_component_errors_total", "component" => "gc").increment(1);
+                tracing::warn!(%error, "the garbage collector skips a cycle");
+            }
+        }
+        tokio::time::sleep(context.settings.gc_interval).await;
+    }
+}
+
+/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
+pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
+    let backends = &context.backends;
+    let store = &backends.store;
+    let archives = backends.archives.list().await?;
+    let volumes = backends.volumes.list(Scope::All).await?;
+    let in_use = backends.instances.list().await?.into_iter().map(|listed| listed.workspace).collect();
+    // References are read after the listings: what was listed had its reference by then.
+    let rows = store.gc_rows().await?;
+    let seen_before = store.gc_sightings().await?;
+    let approved = store.setting_get(APPROVAL_SETTING).await?.is_some();
+
+    let volume_of: BTreeMap<Item, VolumeKey> = volumes
+        .into_iter()
+        .map(|key| (Item::Volume { workspace: key.workspace, generation: key.generation }, key))
+        .collect();
+    let listed: BTreeSet<Item> =
+        archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
+    let now = store.now().await?;
+    let plan = gc::plan(&listed, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
+    if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
+        return Ok(false);
+    }
+    note_brake(context, &plan, approved).await?;
+    for item in &plan.delete {
+        if !store.epoch_is_current(epoch).await? {
+            return Ok(false);
+        }
+        match (item, volume_of.get(item)) {
+            (Item::Archive(key), _) => backends.archives.delete(key).await?,
+            (Item::Volume { workspace, .. }, Some(key)) => {
+                if backends.instances.status(*workspace).await?.is_none() {
+                    backends.volumes.delete(key).await?;
+                }
+            }
+            (Item::Volume { .. }, None) => {}
+        }
+        metrics::counter!("codehub_gc_deleted_total").increment(1);
+        tracing::info!(%item, "deleted what nothing refers to");
+    }
+    backends.archives.sweep().await?;
+    store.sessions_sweep().await?;
+    Ok(true)
+}
+
+async fn note_brake(context: &Context, plan: &GcPlan, approved: bool) -> anyhow::Result<()> {
+    let store = &context.backends.store;
+    if let Some(brake) = plan.braked {
+        let text = format!("{} of {} archives", brake.would_delete, brake.archives);
+        tracing::error!(
+            would_delete = brake.would_delete,
+            archives = brake.archives,
+            "the garbage collector would delete too much and deletes nothing; if the database is the \
+             right one, an admin can let it pass with `codehub admin gc approve`"
+        );
+        metrics::gauge!("codehub_gc_braked").set(1.0);
+        store.setting_put(BRAKE_SETTING, &text).await?;
+    } else {
+        metrics::gauge!("codehub_gc_braked").set(0.0);
+        store.setting_delete(BRAKE_SETTING).await?;
+        if approved {
+            store.setting_delete(APPROVAL_SETTING).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The coordinator: one leader among any number of identical processes keeps what exists in line
+//! with what people want.
+//!
+//! | component | cadence | job |
+//! |---|---|---|
+//! | [`events`] | real time | changes in the database → bus |
+//! | [`controller`] | 15 s idle, 1 s active, at once on wake | observe → judge → plan → execute → save |
+//! | [`ttl`] | 60 s, or when the next TTL runs out | activity → database, expiry → desired state |
+//! | [`gc`] | 4 h | archives and volumes nothing refers to |
+//!
+//! The components live inside the term of one leader: losing the lease ends them, with everything
+//! they had under way. Each has its own loop and its own error boundary, so none stops another.
+
+pub mod chance;
+pub mod controller;
+pub mod events;
+pub mod gc;
+pub mod leader;
+pub mod ttl;
+
+use std::{sync::Arc, time::Duration};
+
+use codehub_domain::{
+    decide::{self, Decision, Inputs},
+    gc::GcPolicy,
+    retry::Policy,
+    ttl::TtlPolicy,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{app::Backends, config::Config};
+use chance::Chance;
+use leader::Leadership;
+
+/// What the coordinator must know of the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub idle_interval: Duration,
+    pub active_interval: Duration,
+    pub active_duration: Duration,
+    pub ttl_interval: Duration,
+    pub gc_interval: Duration,
+    /// Starts and stops at once.
+    pub instance_concurrency: usize,
+    /// Archives and restores at once.
+    pub storage_concurrency: usize,
+    /// How long one look at a dependency may take before it counts as "could not see".
+    pub look_timeout: Duration,
+    pub retry: Policy,
+    pub ttl: TtlPolicy,
+    pub gc: GcPolicy,
+    /// Where people reach workspaces, without a trailing slash.
+    pub public_base_url: String,
+}
+
+impl Settings {
+    pub fn from_config(config: &Config) -> Self {
+        let coordinator = &config.coordinator;
+        Self {
+            idle_interval: coordinator.idle_interval,
+            active_interval: coordinator.active_interval,
+            active_duration: coordinator.active_duration,
+            ttl_interval: coordinator.ttl_interval,
+            gc_interval: coordinator.gc_interval,
+            instance_concurrency: coordinator.concurrency,
+            storage_concurrency: (coordinator.concurrency / 2).max(1),
+            look_timeout: Duration::from_secs(5),
+            retry: config.retry,
+            ttl: config.ttl_policy(),
+            gc: config.gc.policy,
+            public_base_url: config.public_base_url.clone(),
+        }
+    }
+}
+
+/// Everything a component works with.
+#[derive(Clone)]
+pub struct Context {
+    pub backends: Backends,
+    pub settings: Arc<Settings>,
+    pub chance: Arc<dyn Chance>,
+    /// The rules: [`decide::decide`], except where the simulation shows that it notices wrong ones.
+    pub decide: fn(&Inputs<'_>) -> Decision,
+}
+
+impl Context {
+    pub fn new(backends: Backends, settings: Settings) -> Self {
+        Self {
+            backends,
+            settings: Arc::new(settings),
+            chance: Arc::new(chance::Random),
+            decide: decide::decide,
+        }
+    }
+}
+
+/// Leads whenever it can, until `shutdown`.
+pub async fn run(context: Context, leadership: Leadership, shutdown: CancellationToken) {
+    let _ = shutdown
+        .run_until_cancelled(async {
+            loop {
+                let term = leadership.acquire(&context).await;
+                tracing::info!(epoch = %term.epoch, "this process leads");
+                metrics::gauge!("codehub_leader").set(1.0);
+                let why = serve_term(&context, &term).await;
+                metrics::gauge!("codehub_leader").set(0.0);
+                tracing::warn!(epoch = %term.epoch, why, "leadership is over");
+            }
+        })
+        .await;
+    metrics::gauge!("codehub_leader").set(0.0);
+}
+
+/// Runs the components until leadership is lost. Dropping the set ends them all.
+async fn serve_term(context: &Context, term: &leader::Term) -> &'static str {
+    let mut components = JoinSet::new();
+    components.spawn(events::run(context.clone()));
+    components.spawn(controller::run(context.clone(), term.epoch));
+    components.spawn(ttl::run(context.clone(), term.epoch));
+    components.spawn(gc::run(context.clone(), term.epoch));
+    components.spawn(leader::verify(context.clone(), term.epoch));
+    match components.join_next().await {
+        Some(Ok(Ended::Fenced)) => "another process leads",
+        Some(Ok(Ended::StoreClosed)) => "the store was closed",
+        Some(Err(_)) | None => "a component failed",
+    }
+}
+
+/// Why a component ended. None of them ends without a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// A newer epoch exists: whatever this process was doing is somebody else's now.
+    Fenced,
+    StoreClosed,
+}

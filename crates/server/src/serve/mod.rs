@@ -1,0 +1,216 @@
+//! The serving process: start in the right order, serve, and stop politely.
+//!
+//! Start: data directory and its lock → listener → backends → first run → coordinator → requests. So
+//! whatever can go wrong with the surroundings does so before anything is touched. Stop: accept no
+//! more → end streams, finish requests (10 s) → let go of leadership. Workspaces keep running.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use axum::{Router, middleware};
+use codehub_adapters::store::Change;
+use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api,
+    app::App,
+    auth::first_run::{self, FirstRun},
+    backends,
+    config::Config,
+    coordinator, telemetry,
+};
+
+mod connections;
+mod data_dir;
+mod signals;
+
+pub use connections::{ConnectionHandle, run};
+pub use data_dir::{DataDir, DataDirError};
+
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// It could not start; the message names the cause and what to do.
+pub async fn serve(mut config: Config) -> anyhow::Result<()> {
+    telemetry::metrics::install();
+    let _data_dir = DataDir::lock(&config.data_dir)?;
+    let listener = bind(&mut config).await?;
+    let backends = backends::build_backends(&config).await?;
+    let app = Arc::new(App::new(config, backends));
+    announce(&app, first_run::prepare(&app).await?);
+
+    let leading = CancellationToken::new();
+    let coordinator = tokio::spawn(coordinate(&app, leading.clone()));
+    let background = background(&app);
+    signals::cancel_on_signal(app.shutdown.clone())?;
+    run(listener, router(&app), &app).await;
+
+    for task in background {
+        // They end by the same token; one that panicked has been logged.
+        let _ = task.await;
+    }
+    leading.cancel();
+    let _ = coordinator.await;
+    tracing::info!("stopped; workspaces keep running");
+    Ok(())
+}
+
+/// Leads, until the token says otherwise. The lock on the data directory makes this the only one.
+pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    let context =
+        coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
+    let leadership = coordinator::leader::Leadership::Exclusive { holder: api::replica_name() };
+    coordinator::run(context, leadership, until)
+}
+
+/// Everything that is answered.
+pub fn router(app: &Arc<App>) -> Router {
+    Router::new()
+        .merge(api::router())
+        .fallback(nothing_here)
+        .layer(middleware::from_fn(telemetry::http::observe))
+        .with_state(Arc::clone(app))
+}
+
+async fn nothing_here() -> (http::StatusCode, &'static str) {
+    (http::StatusCode::NOT_FOUND, "there is nothing here\n")
+}
+
+/// The tasks that run beside the requests until the server stops.
+pub fn background(app: &Arc<App>) -> Vec<JoinHandle<()>> {
+    vec![
+        tokio::spawn(watch_access(Arc::clone(app))),
+        tokio::spawn(sweep_sessions(Arc::clone(app))),
+        tokio::spawn(telemetry::metrics::upkeep(app.shutdown.clone())),
+        tokio::spawn({
+            let app = Arc::clone(app);
+            async move { app.passwords.warm_up().await }
+        }),
+    ]
+}
+
+async fn bind(config: &mut Config) -> anyhow::Result<TcpListener> {
+    let address = config.listen;
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::AddrInUse => format!(
+                "port {} on {} is in use by another program: stop it, or choose another address with --listen or CODEHUB_LISTEN",
+                address.port(),
+                address.ip()
+            ),
+            std::io::ErrorKind::PermissionDenied => {
+                format!("listening on {address} is not permitted: ports below 1024 need privileges; choose another with --listen")
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                format!("{} is not an address of this machine: choose another with --listen", address.ip())
+            }
+            _ => format!("cannot listen on {address}: {error}"),
+        };
+        anyhow::anyhow!(what)
+    })?;
+    let bound = listener.local_addr().context("the listener has no address")?;
+    // Port 0 means "any": links must name the one it became.
+    if address.port() == 0 {
+        if config.public_base_url.ends_with(":0") {
+            config.public_base_url.truncate(config.public_base_url.len() - 1);
+            config.public_base_url.push_str(&bound.port().to_string());
+        }
+        config.listen = bound;
+    }
+    Ok(listener)
+}
+
+/// Tells the person at the terminal where to go.
+fn announce(app: &App, first_run: FirstRun) {
+    tracing::info!(
+        listen = %app.config.listen,
+        url = app.config.public_base_url,
+        data_dir = %app.config.data_dir.display(),
+        version = env!("CARGO_PKG_VERSION"),
+        "CodeHub is starting"
+    );
+    tracing::warn!(
+        "workspaces run as processes of this machine's user: for one trusted person on one machine"
+    );
+    match first_run {
+        FirstRun::NotNeeded => {}
+        FirstRun::Created(user) => {
+            tracing::info!(username = user.username, "the configured administrator was created");
+        }
+        FirstRun::Link(link) => {
+            print!("{}", boxed("Open this link to create the first administrator:", link.reveal()));
+        }
+    }
+}
+
+fn boxed(title: &str, text: &str) -> String {
+    let width = title.chars().count().max(text.chars().count());
+    let edge = "─".repeat(width + 2);
+    format!("\n╭{edge}╮\n│ {title:width$} │\n│ {text:width$} │\n╰{edge}╯\n\n")
+}
+
+/// Hands on whose access changed, so that each stream need not listen to every change there is.
+pub async fn watch_access(app: Arc<App>) {
+    let mut changes = app.store().changes();
+    loop {
+        let change = tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            change = changes.recv() => change,
+        };
+        match change {
+            // Nobody listening is fine.
+            Ok(Change::Access { user }) => drop(app.access_changed.send(user)),
+            Ok(Change::Updated { .. } | Change::Deleted { .. } | Change::Wake)
+            | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Sessions that have ended are of no use to anybody.
+async fn sweep_sessions(app: Arc<App>) {
+    let mut tick = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        match app.store().sessions_sweep().await {
+            Ok(0) => {}
+            Ok(count) => tracing::debug!(count, "swept sessions that had ended"),
+            Err(error) => tracing::warn!(%error, "sessions could not be swept"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_box_is_as_wide_as_what_is_in_it() {
+        let text = boxed("Title:", "http://127.0.0.1:8080/setup?token=x");
+        let widths: Vec<usize> = text.lines().filter(|l| !l.is_empty()).map(|l| l.chars().count()).collect();
+        assert_eq!(widths, [39; 4]);
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let mut config = Config::with(&[("data_dir", "/tmp/x"), ("listen", &address)]).unwrap();
+        let message = bind(&mut config).await.unwrap_err().to_string();
+        let port = taken.local_addr().unwrap().port().to_string();
+        assert!(message.contains(&port) && message.contains("--listen"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn any_port_becomes_the_real_one_in_links() {
+        let mut config = Config::with(&[("data_dir", "/tmp/x"), ("listen", "127.0.0.1:0")]).unwrap();
+        let listener = bind(&mut config).await.unwrap();
+        assert_eq!(config.public_base_url, format!("http://{}", listener.local_addr().unwrap()));
+    }
+}

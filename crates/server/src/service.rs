@@ -1,0 +1,174 @@
+//! The verbs: what people may do to workspaces, once, for the API, the dashboard, the proxy and the
+//! command line alike. Each checks who asks, lets the store decide and save (the rules themselves are
+//! the domain's), and says "no" in a way every caller can show.
+
+use codehub_adapters::store::{Asked, Created, Edit, NewWorkspace, Recovered, StoreError};
+use codehub_domain::{
+    Desired, Operation, Workspace, WorkspaceId,
+    desired::Refusal,
+    event::Actor,
+    limits::LimitHit,
+    recovery::{Recovery, RecoveryRefusal},
+    user::User,
+};
+
+use crate::app::App;
+
+/// Why not.
+#[derive(Debug, thiserror::Error)]
+pub enum Denied {
+    #[error("there is no such workspace")]
+    NotFound,
+    #[error("{0}")]
+    Forbidden(&'static str),
+    #[error("{0} is under way: wait until it has ended")]
+    Busy(Operation),
+    #[error("the workspace is in ERROR: recover it first")]
+    NeedsRecovery,
+    #[error("{}", recovery_text(.0))]
+    Recovery(RecoveryRefusal),
+    #[error("{}", limit_text(.0))]
+    Limit(LimitHit),
+    #[error("{field}: {why}")]
+    Invalid { field: &'static str, why: String },
+    /// Something that has to answer first does not.
+    #[error("{0}")]
+    Unreachable(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn recovery_text(refusal: &RecoveryRefusal) -> &'static str {
+    match refusal {
+        RecoveryRefusal::NotInError => "the workspace is not in ERROR: there is nothing to recover from",
+        RecoveryRefusal::HomeIsLost => {
+            "the home is lost: choose an archive with restore_from, or start with an empty home by accept_data_loss"
+        }
+        RecoveryRefusal::WouldDropHome => {
+            "the home is still on its volume and going back to an archive would drop it: recover without restore_from, or add accept_data_loss"
+        }
+    }
+}
+
+fn limit_text(hit: &LimitHit) -> String {
+    use codehub_domain::limits::LimitScope;
+    match hit.scope {
+        LimitScope::User { limit } => {
+            format!("you may have {limit} running at once: stop another workspace first")
+        }
+        LimitScope::Global { limit } => {
+            format!("all {limit} places of this server are taken: try again later")
+        }
+    }
+}
+
+/// What somebody wants to do with a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// The owner only: work in it, start it, edit it.
+    Own,
+    /// The owner and administrators: look at it, stop it, recover it, delete it.
+    Manage,
+}
+
+/// The living workspace, if this person may have that access to it.
+///
+/// # Errors
+/// Unknown and deleted are the same; somebody else's is forbidden.
+pub async fn find(app: &App, user: &User, id: WorkspaceId, access: Access) -> Result<Workspace, Denied> {
+    let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
+    permit(user, &workspace, access)?;
+    Ok(workspace)
+}
+
+/// The rule behind [`find`].
+///
+/// # Errors
+/// As there.
+pub fn permit(user: &User, workspace: &Workspace, access: Access) -> Result<(), Denied> {
+    if workspace.deleted_at.is_some() {
+        return Err(Denied::NotFound);
+    }
+    if workspace.owner == user.id {
+        return Ok(());
+    }
+    match access {
+        Access::Manage if user.is_admin() => Ok(()),
+        Access::Manage => Err(Denied::Forbidden("this workspace belongs to somebody else")),
+        Access::Own => Err(Denied::Forbidden("only the owner may do this")),
+    }
+}
+
+/// Creates a workspace; a refused one leaves nothing behind.
+///
+/// # Errors
+/// The limit is reached.
+pub async fn create(app: &App, new: NewWorkspace, actor: Actor) -> Result<Workspace, Denied> {
+    match app.store().workspace_create(new, app.config.limits, actor).await? {
+        Created::Created(workspace) => Ok(*workspace),
+        Created::LimitReached(hit) => Err(Denied::Limit(hit)),
+    }
+}
+
+/// What the asked-for state asks of the one who asks.
+pub const fn access_for(wish: Desired) -> Access {
+    match wish {
+        Desired::Running => Access::Own,
+        Desired::Standby | Desired::Archived | Desired::Deleted => Access::Manage,
+    }
+}
+
+/// Asks for another desired state on somebody's behalf, after [`find`].
+///
+/// # Errors
+/// Busy, in ERROR, gone, or over the limit.
+pub async fn ask(
+    app: &App,
+    id: WorkspaceId,
+    wish: Desired,
+    actor: Actor,
+    reason: &str,
+) -> Result<Workspace, Denied> {
+    match app.store().workspace_ask(id, wish, app.config.limits, actor, reason).await? {
+        Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
+        Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
+        Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),
+        Asked::Refused(Refusal::NeedsRecovery) => Err(Denied::NeedsRecovery),
+        Asked::LimitReached(hit) => Err(Denied::Limit(hit)),
+    }
+}
+
+/// Edits what an owner may edit, after [`find`].
+///
+/// # Errors
+/// Gone meanwhile.
+pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, Denied> {
+    app.store().workspace_edit(id, edit).await?.ok_or(Denied::NotFound)
+}
+
+/// Recovers from ERROR, after [`find`]. An archive to go back to must be this workspace's own, and
+/// must really be there: better to refuse now than to lose the way back.
+///
+/// # Errors
+/// Not in ERROR, a choice that is missing, or an archive that is not there.
+pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Workspace, Denied> {
+    if let Some(key) = wish.restore_from {
+        let invalid = |why: &str| Denied::Invalid { field: "restore_from", why: why.into() };
+        if key.workspace != id {
+            return Err(invalid("this archive belongs to another workspace"));
+        }
+        match app.backends.archives.head(&key).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(invalid("there is no such archive")),
+            Err(error) => {
+                tracing::warn!(workspace = %id, %error, "an archive to recover from could not be looked at");
+                return Err(Denied::Unreachable("the archive cannot be looked at now: try again".into()));
+            }
+        }
+    }
+    match app.store().workspace_recover(id, wish, actor).await? {
+        Recovered::Recovered(workspace) => Ok(*workspace),
+        Recovered::NotFound => Err(Denied::NotFound),
+        Recovered::Refused(refusal) => Err(Denied::Recovery(refusal)),
+    }
+}

@@ -1,0 +1,92 @@
+//! `kill -9` at any moment of any operation: the next process finishes it, the home is whole, a
+//! running program keeps its process and port, and there is never a second one.
+
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use reqwest::StatusCode;
+use serde_json::json;
+
+use crate::support::{Server, Setup};
+
+/// Everything that was acknowledged is in the home.
+async fn check_home(server: &Server, id: &str, written: &[String]) {
+    let content = server.inside(id, "/read?log").await.unwrap_or_default();
+    let lines: Vec<&str> = content.lines().collect();
+    assert_eq!(lines, written, "what was acknowledged is what is there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_random_moments_of_every_operation() {
+    let seed: u64 =
+        std::env::var("CRASH_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or_else(rand::random);
+    println!("CRASH_SEED={seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "survivor" })).await;
+    let mut written = Vec::new();
+    for round in 0..24 {
+        if server.workspace(&id).await["phase"] == "RUNNING" {
+            let line = format!("round-{round}");
+            assert_eq!(server.inside(&id, &format!("/write?log={line}")).await.as_deref(), Some("ok"));
+            written.push(line);
+        }
+        let verb = ["start", "stop", "archive", "start"][round % 4];
+        let (status, body) = server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{verb}: {body}");
+        tokio::time::sleep(Duration::from_micros(rng.random_range(0..250_000))).await;
+        server.kill();
+        assert!(server.processes().len() <= 1, "never a second process");
+        server.restart().await;
+        let workspace = server.until_arrived(&id).await;
+        assert_eq!(workspace["error"], json!(null));
+        assert!(server.processes().len() <= 1, "never a second process");
+        if workspace["phase"] == "RUNNING" {
+            check_home(&server, &id, &written).await;
+        }
+    }
+    server.go(&id, "start").await;
+    check_home(&server, &id, &written).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_program_survives_its_server() {
+    let mut server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "steady" })).await;
+    let (pid, port) = (server.inside(&id, "/pid").await.unwrap(), server.port_of(&id).unwrap());
+    for _ in 0..3 {
+        server.kill();
+        assert_eq!(server.inside(&id, "/pid").await.as_deref(), Some(pid.as_str()), "it runs without us");
+        server.restart().await;
+        server.until_arrived(&id).await;
+        assert_eq!(server.inside(&id, "/pid").await.as_deref(), Some(pid.as_str()));
+        assert_eq!(server.port_of(&id), Some(port));
+        assert_eq!(server.processes().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_dies_is_started_again_and_one_that_keeps_dying_is_an_error() {
+    let server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "1s").start().await;
+    let id = server.create(json!({ "name": "mortal" })).await;
+    for round in 0..3 {
+        let pid: i32 = server.inside(&id, "/pid").await.unwrap().parse().unwrap();
+        let process = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+        if round < 2 {
+            server
+                .until(&id, "started again", |it| {
+                    it["phase"] == "RUNNING"
+                        && it["operation"] == "NONE"
+                        && server.port_of(&id).is_some()
+                        && !server.processes().contains(&pid)
+                })
+                .await;
+        }
+    }
+    let workspace = server.until_phase(&id, "ERROR").await;
+    assert_eq!(workspace["error"]["reason"], "RetryExceeded");
+    let (status, _) = server.post(&format!("/workspaces/{id}/recover?wait=30"), json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    server.until_phase(&id, "RUNNING").await;
+}

@@ -1,0 +1,108 @@
+//! What people and disks do behind CodeHub's back: said out loud, never papered over.
+
+use std::fs;
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::{Server, Setup};
+
+async fn with_history(server: &Server) -> String {
+    let id = server.create(json!({ "name": "precious" })).await;
+    server.inside(&id, "/write?log=old").await.unwrap();
+    server.go(&id, "archive").await;
+    server.go(&id, "start").await;
+    server.inside(&id, "/write?log=new").await.unwrap();
+    server.go(&id, "stop").await;
+    id
+}
+
+async fn recover(server: &Server, id: &str, body: Value) -> (StatusCode, Value) {
+    server.post(&format!("/workspaces/{id}/recover?wait=30"), body).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
+    let server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    fs::remove_dir_all(server.home(&id)).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    let workspace = server.until_phase(&id, "ERROR").await;
+    assert_eq!(workspace["error"]["reason"], "DataLost");
+
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (StatusCode::CONFLICT, Some("INVALID_STATE")));
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(message.contains("restore_from") && message.contains("accept_data_loss"), "{message}");
+    let (status, body) = server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{body}");
+
+    let (status, body) = recover(&server, &id, json!({ "restore_from": workspace["archive_key"] })).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(
+        server.inside(&id, "/read?log").await.as_deref(),
+        Some("old\n"),
+        "the archive that was asked for"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vanished_archive_is_data_lost_until_somebody_accepts_it() {
+    let server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    server.go(&id, "archive").await;
+    for file in server.archive_files(&id) {
+        fs::remove_file(file).unwrap();
+    }
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    let workspace = server.until_phase(&id, "ERROR").await;
+    assert_eq!(workspace["error"]["reason"], "DataLost");
+    let (status, body) = recover(&server, &id, json!({ "accept_data_loss": true })).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await, None, "an empty home, as accepted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_archive_is_corrupted_and_left_untouched() {
+    let server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    server.go(&id, "archive").await;
+    let key = server.workspace(&id).await["archive_key"].as_str().unwrap().to_owned();
+    let files = server.archive_files(&id);
+    let data = files.iter().find(|path| path.ends_with(&key)).expect("the archive's file");
+    let good = fs::read(data).unwrap();
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    fs::write(data, &bad).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    let workspace = server.until_phase(&id, "ERROR").await;
+    assert_eq!(workspace["error"]["reason"], "ArchiveCorrupted");
+    assert_eq!(fs::read(data).unwrap(), bad, "the archive is left as it is");
+
+    // Somebody repairs the disk.
+    fs::write(data, &good).unwrap();
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_was_put_back_is_found_again() {
+    let server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "1s").start().await;
+    let id = with_history(&server).await;
+    let home = server.home(&id);
+    let aside = server.setup.data.path().join("aside");
+    fs::rename(&home, &aside).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    fs::rename(&aside, &home).unwrap();
+    server.until(&id, "seen again", |it| it["conditions"]["storage.volume_ready"]["status"] == "True").await;
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
+}

@@ -1,0 +1,112 @@
+//! A workspace's whole life through the API.
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::support::Setup;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_creation_to_deletion() {
+    let server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "first" })).await;
+    let workspace = server.workspace(&id).await;
+    assert_eq!(
+        (workspace["phase"].as_str(), workspace["status"].as_str()),
+        (Some("RUNNING"), Some("RUNNING"))
+    );
+    assert_eq!(workspace["path"], format!("/w/{id}/"));
+    assert_eq!(workspace["conditions"]["infra.container_ready"]["status"], "True");
+    assert_eq!(server.inside(&id, "/write?note=hello").await.as_deref(), Some("ok"));
+
+    let stopped = server.go(&id, "stop").await;
+    assert_eq!(stopped["phase"], "STANDBY");
+    assert!(server.processes().is_empty(), "nothing runs on standby");
+    assert_eq!(std::fs::read(server.home(&id).join("note")).unwrap(), b"hello\n");
+
+    let archived = server.go(&id, "archive").await;
+    assert_eq!(archived["phase"], "ARCHIVED");
+    assert!(server.volumes(&id).is_empty(), "the volume is gone");
+    let archives = server.get(&format!("/workspaces/{id}/archives")).await;
+    assert_eq!(archives["items"].as_array().unwrap().len(), 1);
+    assert_eq!(archives["items"][0]["key"], archived["archive_key"]);
+
+    server.go(&id, "start").await;
+    assert_eq!(server.inside(&id, "/read?note").await.as_deref(), Some("hello\n"));
+
+    let history = server.get(&format!("/workspaces/{id}/history")).await;
+    let operations: Vec<&str> = history["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .filter(|entry| entry["reason"] == "began")
+        .map(|entry| entry["operation"].as_str().unwrap())
+        .collect();
+    assert_eq!(operations, ["PROVISIONING", "STARTING", "STOPPING", "ARCHIVING", "RESTORING", "STARTING"]);
+
+    let (status, _) = server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    let (status, body) = server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (StatusCode::NOT_FOUND, Some("NOT_FOUND")));
+    for _ in 0..200 {
+        if server.volumes(&id).is_empty() && server.processes().is_empty() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the deleted workspace's volume or process is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn created_archived_it_restores_to_an_empty_home() {
+    let server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "cold", "desired_state": "ARCHIVED" })).await;
+    assert_eq!(server.workspace(&id).await["phase"], "ARCHIVED");
+    assert!(server.volumes(&id).is_empty());
+    server.go(&id, "start").await;
+    assert_eq!(server.inside(&id, "/read?note").await, None);
+    assert_eq!(server.inside(&id, "/write?note=x").await.as_deref(), Some("ok"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ttls_put_it_to_sleep_and_then_away() {
+    let server = Setup::new()
+        .env("TTL_STANDBY_SECONDS", "2")
+        .env("TTL_ARCHIVE_SECONDS", "2")
+        .env("TTL_STANDBY_MIN", "1")
+        .env("TTL_ARCHIVE_MIN", "1")
+        .env("ACTIVITY_FLUSH_INTERVAL", "1s")
+        .env("COORDINATOR_TTL_INTERVAL", "1s")
+        .start()
+        .await;
+    let id = server.create(json!({ "name": "sleepy" })).await;
+    assert!(server.workspace(&id).await["stops_at"].is_string());
+    server.until_phase(&id, "STANDBY").await;
+    assert!(server.workspace(&id).await["archives_at"].is_string());
+    server.until_phase(&id, "ARCHIVED").await;
+    let awake = server.create(json!({ "name": "awake", "standby_ttl_seconds": 0 })).await;
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    assert_eq!(server.workspace(&awake).await["phase"], "RUNNING", "0 is never");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_hold_when_many_ask_at_once() {
+    let server = Setup::new().env("LIMITS_MAX_RUNNING_PER_USER", "3").start().await;
+    let create = |number: usize| {
+        let server = &server;
+        async move { server.post("/workspaces", json!({ "name": format!("ws {number}") })).await }
+    };
+    let answers = futures::future::join_all((0..20).map(create)).await;
+    let created = answers.iter().filter(|(status, _)| *status == StatusCode::CREATED).count();
+    assert_eq!(created, 3);
+    for (status, body) in &answers {
+        if *status != StatusCode::CREATED {
+            assert_eq!(
+                (*status, body["error"]["code"].as_str()),
+                (StatusCode::TOO_MANY_REQUESTS, Some("LIMIT_EXCEEDED"))
+            );
+        }
+    }
+    let list = server.get("/workspaces").await;
+    assert_eq!(list["total"], 3, "a refused creation leaves nothing behind");
+}

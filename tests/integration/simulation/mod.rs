@@ -1,0 +1,93 @@
+//! The seeded simulation: the real domain and the real coordinator over a world that breaks.
+//!
+//! One seed is one history: people ask for things, leaders are killed, frozen and replaced, calls
+//! fail, lose their answers or happen much later, instances die, time runs virtually. Then the world
+//! heals, and an oracle asks whether everything that was acknowledged still exists and everything
+//! that was wanted has come true. A failing seed prints its trace and how to run it again.
+
+mod run;
+mod store;
+
+use codehub_adapters::fake::Mutation;
+use run::{Options, Report, simulate};
+
+const SEEDS: u64 = 1_200;
+const SHARDS: u64 = 4;
+
+/// Seeds to run: `SIM_SEED` picks one, `SIM_SEEDS` changes how many.
+fn seeds(shard: u64) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("SIM_SEED") {
+        return if shard == 0 { vec![seed] } else { Vec::new() };
+    }
+    (0..number("SIM_SEEDS").unwrap_or(SEEDS)).filter(|seed| seed % SHARDS == shard).collect()
+}
+
+fn check(shard: u64) {
+    let mut total = Report::default();
+    for seed in seeds(shard) {
+        let report = simulate(seed, Options::default());
+        if !report.complaints.is_empty() {
+            panic!("{}", report.story(seed));
+        }
+        total.add(&report);
+    }
+    println!(
+        "simulated: {} operations, {} leaders killed, {} frozen, {} writes, all kept",
+        total.operations, total.killed, total.frozen, total.writes
+    );
+    if std::env::var_os("SIM_SEED").is_none() && std::env::var_os("SIM_SEEDS").is_none() {
+        // A simulation in which nothing happens proves nothing.
+        assert!(total.operations > 1_000 && total.killed > 100 && total.frozen > 100 && total.writes > 500);
+    }
+}
+
+#[test]
+fn no_history_loses_a_home_0() {
+    check(0);
+}
+
+#[test]
+fn no_history_loses_a_home_1() {
+    check(1);
+}
+
+#[test]
+fn no_history_loses_a_home_2() {
+    check(2);
+}
+
+#[test]
+fn no_history_loses_a_home_3() {
+    check(3);
+}
+
+#[test]
+fn the_same_seed_is_the_same_history() {
+    let trace = |seed| simulate(seed, Options::default()).trace;
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7), trace(8));
+}
+
+/// Runs seeds until one complains.
+fn caught(options: &Options) -> Option<u64> {
+    (0..400).find(|seed| !simulate(*seed, options.clone()).complaints.is_empty())
+}
+
+#[test]
+fn a_world_without_volume_generations_is_noticed() {
+    let options = Options { mutation: Some(Mutation::NoGenerations), ..Options::default() };
+    assert!(caught(&options).is_some());
+}
+
+#[test]
+fn an_archiving_that_is_complete_on_any_archive_is_noticed() {
+    let options = Options { decide: run::complete_on_any_archive, ..Options::default() };
+    assert!(caught(&options).is_some());
+}
+
+#[test]
+fn a_store_without_an_epoch_is_noticed() {
+    let options = Options { ignore_epoch: true, ..Options::default() };
+    assert!(caught(&options).is_some());
+}

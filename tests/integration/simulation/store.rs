@@ -1,0 +1,376 @@
+//! The store as one simulated process sees it: its calls take time, fail, lose their answers, and
+//! stop when the process is frozen or killed. Also the watchman who notices when a leader that was
+//! replaced still writes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use codehub_adapters::{
+    fake::{FakeClock, Gate, World},
+    store::*,
+};
+use codehub_domain::{
+    Desired, Epoch, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    event::{Actor, HistoryEntry, Transition},
+    gc::{GcRow, Item},
+    limits::{Limits, RunningWorkspace},
+    recovery::Recovery,
+    ttl::TtlPolicy,
+    user::{ApiToken, Role, Session, User},
+};
+use tokio::time::Instant;
+
+/// What all processes share.
+pub struct Shared {
+    pub store: Arc<dyn Store>,
+    pub clock: FakeClock,
+    pub began: Instant,
+    pub world: World,
+    pub newest_epoch: AtomicI64,
+    /// How often the database fails a call.
+    pub trouble: std::sync::Mutex<f64>,
+    /// Mutation: the store takes every epoch for the current one.
+    pub ignore_epoch: bool,
+}
+
+impl Shared {
+    /// The database's clock follows the virtual time.
+    pub fn tell_the_time(&self) {
+        let start = Timestamp::from_second(1_767_225_600).unwrap();
+        self.clock.set(start.checked_add(self.began.elapsed()).unwrap());
+    }
+}
+
+pub struct ProcessStore {
+    pub shared: Arc<Shared>,
+    pub gate: Gate,
+}
+
+impl ProcessStore {
+    async fn enter(&self) -> Result<()> {
+        self.gate.pass().await;
+        tokio::time::sleep(Duration::from_micros(50 + self.shared.world.draw(5_000))).await;
+        self.gate.pass().await;
+        self.shared.tell_the_time();
+        self.fault("before it was done")
+    }
+
+    async fn leave<T>(&self, answer: T) -> Result<T> {
+        let lost = self.fault("and its answer was lost");
+        self.gate.pass().await;
+        lost.map(|()| answer)
+    }
+
+    fn fault(&self, when: &str) -> Result<()> {
+        let trouble = *self.shared.trouble.lock().unwrap();
+        if self.shared.world.chance(trouble) {
+            return Err(StoreError::Unreachable(format!("simulated: it failed {when}")));
+        }
+        Ok(())
+    }
+
+    /// The epoch a write is made with.
+    fn epoch(&self, mine: Epoch) -> Epoch {
+        if self.shared.ignore_epoch { Epoch(self.shared.newest_epoch.load(SeqCst)) } else { mine }
+    }
+
+    /// A write with `mine` succeeded: was that leader still the leader?
+    fn wrote(&self, mine: Epoch, what: &str) {
+        let newest = self.shared.newest_epoch.load(SeqCst);
+        if mine.0 != newest {
+            self.shared.world.complain(format!("{what} by the leader of epoch {mine} during epoch {newest}"));
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ProcessStore {
+    fn kind(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn changes(&self) -> Changes {
+        self.shared.store.changes()
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.enter().await?;
+        self.shared.store.now().await
+    }
+
+    async fn epoch_take(&self, holder: &str) -> Result<Epoch> {
+        self.enter().await?;
+        let epoch = self.shared.store.epoch_take(holder).await?;
+        self.shared.newest_epoch.store(epoch.0, SeqCst);
+        self.shared.world.note(format!("{holder} leads with epoch {epoch}"));
+        self.leave(epoch).await
+    }
+
+    async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool> {
+        self.enter().await?;
+        let current = self.shared.store.epoch_is_current(self.epoch(epoch)).await?;
+        self.leave(current).await
+    }
+
+    async fn workspaces_due(&self, due: Due) -> Result<Reading> {
+        self.enter().await?;
+        let reading = self.shared.store.workspaces_due(due).await?;
+        self.leave(reading).await
+    }
+
+    async fn workspace_save(
+        &self,
+        epoch: Epoch,
+        read: &Workspace,
+        next: &Status,
+        history: &[Transition],
+    ) -> Result<Saved> {
+        self.enter().await?;
+        let saved = self.shared.store.workspace_save(self.epoch(epoch), read, next, history).await?;
+        if let Saved::Saved(_) = saved {
+            self.wrote(epoch, "a status was saved");
+            for it in history {
+                let (id, from, to) = (codehub_adapters::fake::short(read.id), it.from, it.to);
+                self.shared.world.note(format!("{id}: {from} -> {to} {} {}", it.operation, it.reason));
+            }
+        }
+        self.leave(saved).await
+    }
+
+    async fn workspaces_observed(&self, epoch: Epoch, ids: &[WorkspaceId]) -> Result<bool> {
+        self.enter().await?;
+        let done = self.shared.store.workspaces_observed(self.epoch(epoch), ids).await?;
+        self.leave(done).await
+    }
+
+    async fn access_sync(&self, epoch: Epoch, seen: &[(WorkspaceId, Timestamp)]) -> Result<bool> {
+        self.enter().await?;
+        let done = self.shared.store.access_sync(self.epoch(epoch), seen).await?;
+        self.leave(done).await
+    }
+
+    async fn ttl_expire(&self, epoch: Epoch, policy: &TtlPolicy) -> Result<Vec<Expired>> {
+        self.enter().await?;
+        let expired = self.shared.store.ttl_expire(self.epoch(epoch), policy).await?;
+        for it in &expired {
+            self.wrote(epoch, "a TTL ran out");
+            self.shared.world.note(format!("{}: TTL -> {}", codehub_adapters::fake::short(it.id), it.to));
+        }
+        self.leave(expired).await
+    }
+
+    async fn ttl_next(&self, policy: &TtlPolicy) -> Result<Option<Timestamp>> {
+        self.enter().await?;
+        self.shared.store.ttl_next(policy).await
+    }
+
+    async fn gc_rows(&self) -> Result<Vec<GcRow>> {
+        self.enter().await?;
+        let rows = self.shared.store.gc_rows().await?;
+        self.leave(rows).await
+    }
+
+    async fn gc_sightings(&self) -> Result<BTreeMap<Item, Timestamp>> {
+        self.enter().await?;
+        self.shared.store.gc_sightings().await
+    }
+
+    async fn gc_sightings_replace(
+        &self,
+        epoch: Epoch,
+        sightings: &BTreeMap<Item, Timestamp>,
+    ) -> Result<bool> {
+        self.enter().await?;
+        let done = self.shared.store.gc_sightings_replace(self.epoch(epoch), sightings).await?;
+        self.leave(done).await
+    }
+
+    async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
+        self.enter().await?;
+        let workspace = self.shared.store.workspace_get(id).await?;
+        self.leave(workspace).await
+    }
+
+    async fn workspaces_get(&self, ids: &[WorkspaceId]) -> Result<Vec<Workspace>> {
+        self.enter().await?;
+        let workspaces = self.shared.store.workspaces_get(ids).await?;
+        self.leave(workspaces).await
+    }
+
+    // What people's processes do is not simulated: it happens, or it does not.
+
+    async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
+        self.shared.store.workspace_create(new, limits, actor).await
+    }
+
+    async fn workspace_list(&self, filter: &ListFilter) -> Result<Page<Workspace>> {
+        self.shared.store.workspace_list(filter).await
+    }
+
+    async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
+        self.shared.store.workspace_edit(id, edit).await
+    }
+
+    async fn workspace_ask(
+        &self,
+        id: WorkspaceId,
+        wish: Desired,
+        limits: Limits,
+        actor: Actor,
+        reason: &str,
+    ) -> Result<Asked> {
+        self.shared.store.workspace_ask(id, wish, limits, actor, reason).await
+    }
+
+    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
+        self.shared.store.workspace_recover(id, wish, actor).await
+    }
+
+    async fn workspace_history(
+        &self,
+        id: WorkspaceId,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<HistoryEntry>> {
+        self.shared.store.workspace_history(id, before, limit).await
+    }
+
+    async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
+        self.shared.store.workspaces_running_of(owner).await
+    }
+
+    async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>> {
+        self.shared.store.workspace_counts().await
+    }
+
+    async fn user_create_first(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+    ) -> Result<Option<User>> {
+        self.shared.store.user_create_first(id, username, password_hash).await
+    }
+
+    async fn user_get(&self, id: UserId) -> Result<Option<User>> {
+        self.shared.store.user_get(id).await
+    }
+
+    async fn users_get(&self, ids: &[UserId]) -> Result<HashMap<UserId, User>> {
+        self.shared.store.users_get(ids).await
+    }
+
+    async fn user_by_name(&self, username: &str) -> Result<Option<UserWithHash>> {
+        self.shared.store.user_by_name(username).await
+    }
+
+    async fn user_list(&self, after: Option<UserId>, limit: u32) -> Result<Page<User>> {
+        self.shared.store.user_list(after, limit).await
+    }
+
+    async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange> {
+        self.shared.store.user_edit(id, edit).await
+    }
+
+    async fn user_delete(&self, id: UserId) -> Result<UserChange> {
+        self.shared.store.user_delete(id).await
+    }
+
+    async fn user_count(&self) -> Result<u64> {
+        self.shared.store.user_count().await
+    }
+
+    async fn session_create(
+        &self,
+        id: SessionId,
+        user: UserId,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Session> {
+        self.shared.store.session_create(id, user, secret_hash, lifetime_seconds).await
+    }
+
+    async fn session_use(
+        &self,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Option<(Session, User)>> {
+        self.shared.store.session_use(secret_hash, lifetime_seconds).await
+    }
+
+    async fn session_delete(&self, id: SessionId) -> Result<()> {
+        self.shared.store.session_delete(id).await
+    }
+
+    async fn sessions_sweep(&self) -> Result<u64> {
+        self.shared.store.sessions_sweep().await
+    }
+
+    async fn token_create(
+        &self,
+        id: TokenId,
+        user: UserId,
+        name: &str,
+        secret_hash: &[u8],
+        expires_in_seconds: Option<u32>,
+    ) -> Result<ApiToken> {
+        self.shared.store.token_create(id, user, name, secret_hash, expires_in_seconds).await
+    }
+
+    async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
+        self.shared.store.token_use(secret_hash).await
+    }
+
+    async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>> {
+        self.shared.store.token_list(user).await
+    }
+
+    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
+        self.shared.store.token_delete(user, id).await
+    }
+
+    async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
+        self.shared.store.attempts_get(key).await
+    }
+
+    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
+        self.shared.store.attempts_fail(key, forget_after_seconds).await
+    }
+
+    async fn attempts_clear(&self, key: &str) -> Result<()> {
+        self.shared.store.attempts_clear(key).await
+    }
+
+    async fn setting_get(&self, name: &str) -> Result<Option<String>> {
+        self.shared.store.setting_get(name).await
+    }
+
+    async fn setting_put(&self, name: &str, value: &str) -> Result<()> {
+        self.shared.store.setting_put(name, value).await
+    }
+
+    async fn setting_init(&self, name: &str, value: &str) -> Result<String> {
+        self.shared.store.setting_init(name, value).await
+    }
+
+    async fn setting_delete(&self, name: &str) -> Result<()> {
+        self.shared.store.setting_delete(name).await
+    }
+
+    async fn user_create(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+        role: Role,
+    ) -> Result<UserChange> {
+        self.shared.store.user_create(id, username, password_hash, role).await
+    }
+}

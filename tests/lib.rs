@@ -1,1 +1,0 @@
-//! Nothing but a home for the integration binary (`integration/main.rs`).
