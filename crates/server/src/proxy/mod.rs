@@ -23,6 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     activity::{Activity, Kind},
+    app::App,
     config::Config,
 };
 
@@ -424,6 +425,12 @@ fn sign_in_address(uri: &Uri) -> HeaderValue {
     let next = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     HeaderValue::try_from(format!("/login?next={}", utf8_percent_encode(next, QUERY_VALUE)))
         .unwrap_or_else(|_| HeaderValue::from_static("/login"))
+}
+
+/// The proxy of a running server. Spawn [`Proxy::run`] beside it.
+pub fn of_app(app: &Arc<App>, ide: gate::ProxyIde) -> Arc<Proxy> {
+    let gate = Arc::new(AppGate::new(app, ide));
+    Proxy::new(gate, Settings::new(&app.config), app.activity.clone(), app.shutdown.clone())
 }
 
 /// Whether a request is the proxy's.

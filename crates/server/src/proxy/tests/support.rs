@@ -191,14 +191,7 @@ impl Rig {
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let serving = proxy.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, peer)) = listener.accept().await {
-                tokio::spawn(serve(serving.clone(), stream, peer));
-            }
-        });
+        let addr = listen(proxy.clone()).await;
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -219,12 +212,7 @@ impl Rig {
 
     /// Sends raw bytes and reads until the other side closes.
     pub(super) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
-        let mut stream = self.connect().await;
-        // A refusal may come, and close, before everything is sent.
-        let _ = stream.write_all(bytes.as_ref()).await;
-        let mut answer = Vec::new();
-        let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
+        exchange(self.addr, bytes).await
     }
 
     /// A request with these header lines, on a connection of its own.
@@ -248,6 +236,28 @@ impl Rig {
         lines.push("Sec-Fetch-Mode: navigate");
         self.get("/", &lines).await
     }
+}
+
+/// Serves a proxy on a port of its own.
+pub(super) async fn listen(proxy: Arc<Proxy>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, peer)) = listener.accept().await {
+            tokio::spawn(serve(proxy.clone(), stream, peer));
+        }
+    });
+    addr
+}
+
+/// Sends raw bytes and reads until the other side closes.
+pub(super) async fn exchange(addr: SocketAddr, bytes: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    // A refusal may come, and close, before everything is sent.
+    let _ = stream.write_all(bytes.as_ref()).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 async fn serve(proxy: Arc<Proxy>, stream: TcpStream, peer: SocketAddr) {
