@@ -1,5 +1,6 @@
 //! One integration binary, whose tree mirrors the product.
 
+mod api;
 mod crash;
 mod damage;
 mod life;
