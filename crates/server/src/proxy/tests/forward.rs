@@ -432,3 +432,31 @@ async fn an_http_2_body_of_unknown_length_is_chunked_for_the_workspace() {
         .unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn a_trusted_proxy_in_front_is_believed() {
+    let upstream = Upstream::echoing_heads().await;
+    let trusted = vec![std::net::IpAddr::from([127, 0, 0, 1])];
+    let rig = Rig::with(Options { trusted, ..Options::default() }).await;
+    rig.lead_to(&upstream);
+    let claims = ["X-Forwarded-For: 9.9.9.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: public.example"];
+    let answer = rig.get("/", &claims).await;
+    let seen = body_of(&answer).to_lowercase();
+    for expected in [
+        "x-forwarded-for: 9.9.9.9, 127.0.0.1",
+        "x-forwarded-proto: https",
+        "x-forwarded-host: public.example",
+    ] {
+        assert!(seen.contains(&format!("\r\n{expected}\r\n")), "{expected} not in {seen}");
+    }
+    // And so is the host it was asked for, when a WebSocket's origin is compared.
+    let upgrade = ["Connection: upgrade", "Upgrade: websocket", "X-Forwarded-Host: public.example"];
+    for (origin, status) in [("https://public.example", 200), ("https://evil.example", 403)] {
+        let origin = format!("Origin: {origin}");
+        let cookie = cookie();
+        let lines = [&upgrade[..], &[&origin, &cookie]].concat();
+        let mut stream = rig.connect().await;
+        stream.write_all(head("GET", "/", &lines).as_bytes()).await.unwrap();
+        assert_eq!(status_of(&read_head(&mut stream).await.unwrap()), status, "{origin}");
+    }
+}
