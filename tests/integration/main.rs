@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail where it is")]
 
+mod api;
 mod crash;
 mod damage;
 mod life;

@@ -94,6 +94,10 @@ pub trait Instances: Send + Sync + 'static {
     async fn list(&self) -> Result<Vec<Listed>>;
     /// Where the proxy reaches it; `None` when nothing is there.
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>>;
+    /// Whether the program wants to see `/w/{id}` in front of its paths.
+    fn keeps_prefix(&self) -> bool {
+        false
+    }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;
 }

@@ -235,6 +235,10 @@ impl Instances for ProcessRuntime {
         Ok(found)
     }
 
+    fn keeps_prefix(&self) -> bool {
+        !self.ide().strip_prefix
+    }
+
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>> {
         let inner = Arc::clone(&self.inner);
         let found = blocking(move || inner.running(id)).await;
