@@ -1,8 +1,6 @@
 //! The API, route by route, against a server in this process: the real store, router and coordinator
 //! over a simulated runtime, so that every state can be reached and held.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 mod actions;
 mod events;
 mod lists;

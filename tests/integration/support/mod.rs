@@ -1,6 +1,11 @@
 //! A real `codehub` in a directory of its own, driven through its API like anybody else would.
 
-#![allow(clippy::allow_attributes, dead_code, reason = "not every test uses every helper")]
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    unreachable_pub,
+    reason = "helpers for all tests; not every test uses every one"
+)]
 
 use std::{
     fs,

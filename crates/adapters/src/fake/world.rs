@@ -156,7 +156,8 @@ impl World {
         effect: impl FnOnce(&World) -> T + Send + 'static,
     ) -> Call<T> {
         gate.pass().await;
-        tokio::time::sleep(Duration::from_micros(100 + self.draw(20_000))).await;
+        // Whole milliseconds, as the virtual clock ticks: anything finer would not replay.
+        tokio::time::sleep(Duration::from_millis(1 + self.draw(20))).await;
         gate.pass().await;
         let faults = self.lock().faults;
         if self.chance(faults.refused) {

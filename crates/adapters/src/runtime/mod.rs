@@ -3,6 +3,9 @@
 //! Every call is idempotent: starting what runs, stopping what does not and deleting what is not
 //! there all succeed. An error always means "could not", never "is not there".
 
+pub mod ide;
+pub mod process;
+
 use std::{net::SocketAddr, pin::Pin};
 
 use async_trait::async_trait;
