@@ -79,8 +79,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Migrate => migrate::run(&config).await.map(|()| ExitCode::SUCCESS),
             Command::Doctor => Ok(doctor::run(&config).await),
             Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
-            // Answered above, and by `main`, before anything of ours is set up.
-            Command::Config(_) | Command::Ide { .. } => Ok(ExitCode::SUCCESS),
+            // `main` hands it on before anything of ours is set up, when it is the first word.
+            Command::Ide { .. } => anyhow::bail!("`ide` takes none of the server's settings: write it first"),
+            Command::Config(_) => Ok(ExitCode::SUCCESS),
         }
     })
 }
