@@ -36,11 +36,11 @@ async fn killed_at_random_moments_of_every_operation() {
         assert_eq!(status, StatusCode::ACCEPTED, "{verb}: {body}");
         tokio::time::sleep(Duration::from_micros(rng.random_range(0..250_000))).await;
         server.kill();
-        assert!(server.processes().len() <= 1, "never a second process");
+        assert!(server.programs().len() <= 1, "never a second process");
         server.restart().await;
         let workspace = server.until_arrived(&id).await;
         assert_eq!(workspace["error"], json!(null));
-        assert!(server.processes().len() <= 1, "never a second process");
+        assert!(server.programs().len() <= 1, "never a second process");
         if workspace["phase"] == "RUNNING" {
             check_home(&server, &id, &written).await;
         }
@@ -61,7 +61,7 @@ async fn a_running_program_survives_its_server() {
         server.until_arrived(&id).await;
         assert_eq!(server.inside(&id, "/pid").await.as_deref(), Some(pid.as_str()));
         assert_eq!(server.port_of(&id), Some(port));
-        assert_eq!(server.processes().len(), 1);
+        assert_eq!(server.programs().len(), 1);
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_program_that_dies_is_started_again_and_one_that_keeps_dying_is_an_err
                     it["phase"] == "RUNNING"
                         && it["operation"] == "NONE"
                         && server.port_of(&id).is_some()
-                        && !server.processes().contains(&pid)
+                        && !server.programs().contains(&pid)
                 })
                 .await;
         }

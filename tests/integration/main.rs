@@ -1,5 +1,8 @@
 //! One integration binary, whose tree mirrors the product.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail where it is")]
+
+mod api;
 mod crash;
 mod damage;
 mod life;

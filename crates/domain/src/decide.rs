@@ -210,6 +210,7 @@ impl<'a> Stepper<'a> {
                 status.home.restore_marker = None;
                 set(&mut status.conditions.archive_ready, true, "Stored", key.to_string(), now);
                 if status.operation == Operation::Archiving {
+                    status.home.packed_from = Some(status.home.generation);
                     set(&mut status.conditions.volume_ready, false, "ArchiveIsTheHome", "", now);
                 }
                 true
@@ -225,6 +226,7 @@ impl<'a> Stepper<'a> {
                 }
                 home.truth = Truth::Volume;
                 home.restore_marker = Some(*key);
+                home.packed_from = None;
                 let found = format!("generation {generation}");
                 set(&mut status.conditions.volume_ready, true, "Restored", found, now);
                 true
@@ -400,8 +402,17 @@ impl<'a> Stepper<'a> {
 
     fn complete(mut self) -> Decision {
         let operation = self.ws.status.operation;
-        if operation == Operation::Provisioning {
-            self.ws.status.home.truth = Truth::Volume;
+        let home = &mut self.ws.status.home;
+        match operation {
+            Operation::Provisioning => home.truth = Truth::Volume,
+            // The volume is gone now.
+            Operation::Archiving => home.packed_from = None,
+            Operation::None
+            | Operation::CreateEmptyArchive
+            | Operation::Restoring
+            | Operation::Starting
+            | Operation::Stopping
+            | Operation::Deleting => {}
         }
         self.end(operation, "done")
     }

@@ -29,6 +29,10 @@ pub struct HomeCtx {
     /// The archive this generation was restored from, saved together with `truth = volume`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_marker: Option<ArchiveKey>,
+    /// The generation the current archive was packed from, until that volume is deleted: should the
+    /// archive vanish in between, this is where the home still is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed_from: Option<Generation>,
     /// When the instance died without being asked to, most recent last; only the last few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deaths: Vec<Timestamp>,
@@ -43,6 +47,7 @@ impl Default for HomeCtx {
             truth: Truth::None,
             generation: Generation(0),
             restore_marker: None,
+            packed_from: None,
             deaths: Vec::new(),
             evict_instance: false,
         }

@@ -40,13 +40,15 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
     next.home.evict_instance = true;
 
     if let Some(key) = wish.restore_from {
-        let home_is_there = status.home.truth == Truth::Volume && !lost;
+        let on_its_volume = status.home.truth == Truth::Volume && !lost;
+        let home_is_there = on_its_volume || (lost && status.home.packed_from.is_some());
         if home_is_there && !wish.accept_data_loss {
             return Err(RecoveryRefusal::WouldDropHome);
         }
         next.archive_key = Some(key);
         next.home.truth = Truth::Archive;
         next.home.restore_marker = None;
+        next.home.packed_from = None;
         // Unknown again: the key may be another one than was last looked at.
         next.conditions.archive_ready = None;
         next.conditions.volume_ready = None;
@@ -60,8 +62,16 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         };
         next.conditions.archive_ready = None;
         next.conditions.volume_ready = None;
-    } else if is(status, ErrorReason::DataLost) && lost {
-        return Err(RecoveryRefusal::HomeIsLost);
+    } else if lost {
+        // The archive went before its volume did: the volume is the home again. Whether it is really
+        // there, the controller sees.
+        let Some(generation) = status.home.packed_from else {
+            return Err(RecoveryRefusal::HomeIsLost);
+        };
+        next.home.truth = Truth::Volume;
+        next.home.generation = generation;
+        next.home.packed_from = None;
+        next.conditions.volume_ready = None;
     }
     Ok(next)
 }

@@ -37,9 +37,9 @@ pub struct App {
 impl App {
     pub fn new(config: Config, backends: Backends) -> Self {
         Self {
+            activity: Activity::new(config.activity.mode),
             config,
             backends,
-            activity: Activity::default(),
             passwords: Passwords::default(),
             leading: watch::Sender::new(None),
             access_changed: broadcast::Sender::new(64),

@@ -2,10 +2,24 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use anyhow::Context as _;
-use codehub_adapters::store::{Store, sqlite::SqliteStore};
+use anyhow::{Context as _, bail};
+use codehub_adapters::{
+    archive::{ObjectArchives, PackOptions, VolumeArchives},
+    bus::MemoryBus,
+    runtime::{
+        ide::{self, ResolvedIde},
+        process::{ProcessConfig, ProcessRuntime, ShimCommand},
+    },
+    store::{Store, sqlite::SqliteStore},
+    volumes::{Volumes, directory::DirectoryVolumes},
+};
+use codehub_domain::Truth;
+use uuid::Uuid;
 
 use crate::{app::Backends, config::Config};
+
+/// Names this deployment: what carries it is ours, what does not is not.
+const DEPLOYMENT_SETTING: &str = "deployment_id";
 
 /// Where the database is.
 pub fn database_path(config: &Config) -> PathBuf {
@@ -23,11 +37,75 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     Ok(Arc::new(store))
 }
 
+/// The IDE that workspaces run.
+///
+/// # Errors
+/// What was asked for is not installed; the message says what to do.
+pub fn resolve_ide(config: &Config) -> anyhow::Result<ResolvedIde> {
+    let runtime = &config.runtime;
+    let exe = crate::cli::own_path()?;
+    ide::resolve(runtime.ide, &runtime.ide_command, &runtime.ide_health_path, &exe)
+        .map_err(anyhow::Error::msg)
+}
+
 /// Builds everything the configuration asks for.
 ///
 /// # Errors
 /// Something cannot be opened; the message says what to do.
 pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
-    let _store = open_store(config).await?;
-    anyhow::bail!("this build has no runtime to run workspaces in")
+    let store = open_store(config).await?;
+    let deployment = store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?;
+    let known = KnownHomes::read(&*store).await?;
+
+    let directories = DirectoryVolumes::new(&config.data_dir);
+    if known.on_volumes {
+        // They were here before: if they are not now, nothing may be made in their place.
+        directories.ping().await?;
+    } else {
+        directories.prepare().await?;
+    }
+    let volumes: Arc<dyn Volumes> = Arc::new(directories);
+    let archives = open_archives(config, known)?;
+
+    let ide = resolve_ide(config)?;
+    let mut process =
+        ProcessConfig::new(&config.data_dir, &deployment, ide, ShimCommand::of(crate::cli::own_path()?));
+    process.sandbox = config.runtime.sandbox;
+    process.stop_grace = config.runtime.stop_grace;
+    let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
+
+    Ok(Backends {
+        store,
+        bus: Arc::new(MemoryBus::new()),
+        instances: Arc::new(instances),
+        archives: Arc::new(VolumeArchives::new("files", archives, volumes.clone())),
+        volumes,
+    })
+}
+
+fn open_archives(config: &Config, known: KnownHomes) -> anyhow::Result<ObjectArchives> {
+    let root = config.data_dir.join("archives");
+    if known.in_archives && !root.is_dir() {
+        bail!(
+            "{} does not exist, but workspaces are archived there: if it is on another disk, mount it first",
+            root.display()
+        );
+    }
+    let options = PackOptions { level: config.archive.level, ..PackOptions::default() };
+    Ok(ObjectArchives::open_local(&root, &config.archive.prefix)?.with_options(options))
+}
+
+/// Where the database says that homes are: storage that lacks them is not mounted, not empty.
+#[derive(Debug, Clone, Copy)]
+struct KnownHomes {
+    on_volumes: bool,
+    in_archives: bool,
+}
+
+impl KnownHomes {
+    async fn read(store: &dyn Store) -> anyhow::Result<Self> {
+        let rows = store.gc_rows().await?;
+        let any = |truth| rows.iter().any(|row| !row.deleted && row.truth == truth);
+        Ok(Self { on_volumes: any(Truth::Volume), in_archives: any(Truth::Archive) })
+    }
 }

@@ -34,10 +34,10 @@ use super::store::{ProcessStore, Shared};
 
 /// What is different about a run.
 #[derive(Clone)]
-pub struct Options {
-    pub mutation: Option<Mutation>,
-    pub ignore_epoch: bool,
-    pub decide: fn(&Inputs<'_>) -> Decision,
+pub(super) struct Options {
+    pub(super) mutation: Option<Mutation>,
+    pub(super) ignore_epoch: bool,
+    pub(super) decide: fn(&Inputs<'_>) -> Decision,
 }
 
 impl Default for Options {
@@ -47,17 +47,17 @@ impl Default for Options {
 }
 
 #[derive(Debug, Default)]
-pub struct Report {
-    pub complaints: Vec<String>,
-    pub trace: Vec<String>,
-    pub operations: usize,
-    pub killed: usize,
-    pub frozen: usize,
-    pub writes: usize,
+pub(super) struct Report {
+    pub(super) complaints: Vec<String>,
+    pub(super) trace: Vec<String>,
+    pub(super) operations: usize,
+    pub(super) killed: usize,
+    pub(super) frozen: usize,
+    pub(super) writes: usize,
 }
 
 impl Report {
-    pub fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.killed += other.killed;
         self.frozen += other.frozen;
@@ -65,7 +65,7 @@ impl Report {
     }
 
     /// What a person needs to understand a failing seed.
-    pub fn story(&self, seed: u64) -> String {
+    pub(super) fn story(&self, seed: u64) -> String {
         let shown = self.trace.iter().rev().take(400).rev();
         let trace: String = shown.map(|line| format!("{line}\n")).collect();
         let complaints: String = self.complaints.iter().map(|line| format!("  {line}\n")).collect();
@@ -74,7 +74,7 @@ impl Report {
 }
 
 /// The mutated rule: ARCHIVING is complete when *some* archive of the workspace exists.
-pub fn complete_on_any_archive(inputs: &Inputs<'_>) -> Decision {
+pub(super) fn complete_on_any_archive(inputs: &Inputs<'_>) -> Decision {
     let mut workspace = inputs.workspace.clone();
     let status = &mut workspace.status;
     if status.operation == Operation::Archiving
@@ -122,7 +122,7 @@ struct Simulation {
 }
 
 /// Runs the history of one seed.
-pub fn simulate(seed: u64, options: Options) -> Report {
+pub(super) fn simulate(seed: u64, options: Options) -> Report {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -358,10 +358,15 @@ impl Simulation {
         self.world.heal();
         *self.shared.trouble.lock().unwrap() = 0.0;
         // Late effects of the bad times arrive within 30 s.
-        for round in 0..6 {
+        for _ in 0..3 {
             self.wait(Duration::from_secs(60)).await;
-            if round < 3 {
-                self.recover_all().await;
+            self.recover_all().await;
+        }
+        // A TTL may be at work just now: give it a moment to finish.
+        for _ in 0..120 {
+            self.wait(Duration::from_secs(1)).await;
+            if self.settled().await {
+                break;
             }
         }
         for id in self.workspaces.clone() {
@@ -369,6 +374,18 @@ impl Simulation {
             self.judge(&workspace);
         }
         self.check_nothing_is_lost().await;
+    }
+
+    async fn settled(&self) -> bool {
+        for id in &self.workspaces {
+            let workspace = self.get(*id).await;
+            if workspace.status.operation != Operation::None
+                || workspace.status.phase != workspace.desired.phase()
+            {
+                return false;
+            }
+        }
+        true
     }
 
     async fn recover_all(&self) {

@@ -28,35 +28,35 @@ use codehub_domain::{
 use tokio::time::Instant;
 
 /// What all processes share.
-pub struct Shared {
-    pub store: Arc<dyn Store>,
-    pub clock: FakeClock,
-    pub began: Instant,
-    pub world: World,
-    pub newest_epoch: AtomicI64,
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: FakeClock,
+    pub(super) began: Instant,
+    pub(super) world: World,
+    pub(super) newest_epoch: AtomicI64,
     /// How often the database fails a call.
-    pub trouble: std::sync::Mutex<f64>,
+    pub(super) trouble: std::sync::Mutex<f64>,
     /// Mutation: the store takes every epoch for the current one.
-    pub ignore_epoch: bool,
+    pub(super) ignore_epoch: bool,
 }
 
 impl Shared {
     /// The database's clock follows the virtual time.
-    pub fn tell_the_time(&self) {
+    pub(super) fn tell_the_time(&self) {
         let start = Timestamp::from_second(1_767_225_600).unwrap();
         self.clock.set(start.checked_add(self.began.elapsed()).unwrap());
     }
 }
 
-pub struct ProcessStore {
-    pub shared: Arc<Shared>,
-    pub gate: Gate,
+pub(super) struct ProcessStore {
+    pub(super) shared: Arc<Shared>,
+    pub(super) gate: Gate,
 }
 
 impl ProcessStore {
     async fn enter(&self) -> Result<()> {
         self.gate.pass().await;
-        tokio::time::sleep(Duration::from_micros(50 + self.shared.world.draw(5_000))).await;
+        tokio::time::sleep(Duration::from_millis(1 + self.shared.world.draw(5))).await;
         self.gate.pass().await;
         self.shared.tell_the_time();
         self.fault("before it was done")

@@ -1,6 +1,11 @@
 //! A real `codehub` in a directory of its own, driven through its API like anybody else would.
 
-#![allow(clippy::allow_attributes, dead_code, reason = "not every test uses every helper")]
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    unreachable_pub,
+    reason = "helpers for all tests; not every test uses every one"
+)]
 
 use std::{
     fs,
@@ -127,7 +132,17 @@ impl Server {
         }
     }
 
-    /// The processes whose home lies in this server's data directory.
+    /// The programs of this server's workspaces: one each, without what they started themselves.
+    pub fn programs(&self) -> Vec<i32> {
+        let leads = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mark = format!("CODEHUB_LEADER={pid}");
+            environment.split(|byte| *byte == 0).any(|item| item == mark.as_bytes())
+        };
+        self.processes().into_iter().filter(leads).collect()
+    }
+
+    /// Every process whose home lies in this server's data directory.
     pub fn processes(&self) -> Vec<i32> {
         let data = self.setup.data_dir().join("homes");
         let home = format!("HOME={}", data.display());

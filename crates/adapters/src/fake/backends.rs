@@ -11,7 +11,7 @@ use super::{
     world::{Call, World, short},
 };
 use crate::{
-    archive::{self, ArchiveInfo, Archives, ArchivesError, ListedArchive, Meter},
+    archive::{ArchiveError, ArchiveMeta, Archives, ListedArchive, Progress},
     runtime::{self, InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError},
     volumes::{self, Scope, VolumeError, Volumes},
 };
@@ -22,6 +22,8 @@ pub struct FakeBackends {
     pub world: World,
     pub gate: Gate,
 }
+
+type ArchiveResult<T> = Result<T, ArchiveError>;
 
 const FAULT: &str = "the simulated dependency failed";
 
@@ -132,31 +134,40 @@ impl Volumes for FakeBackends {
     }
 }
 
-fn info(tokens: usize) -> ArchiveInfo {
-    ArchiveInfo {
+fn info(tokens: usize) -> ArchiveMeta {
+    ArchiveMeta {
+        format: 1,
+        sha256: String::new(),
         size: tokens as u64,
         uncompressed: tokens as u64,
         entries: tokens as u64,
+        skipped: 0,
         created_at: Timestamp::UNIX_EPOCH,
     }
 }
 
-fn unreachable<T>() -> archive::Result<T> {
-    Err(ArchivesError::Unreachable(FAULT.into()))
+fn unreachable<T>() -> ArchiveResult<T> {
+    Err(ArchiveError::Unreachable { message: FAULT.into() })
 }
 
 impl FakeBackends {
     /// Data, then meta: two calls, so that a crash or a fault can come between them.
-    async fn store(&self, key: ArchiveKey, tokens: BTreeSet<u64>) -> archive::Result<ArchiveInfo> {
-        if self.world.stored(key) == Some((true, true)) {
+    async fn store(&self, key: ArchiveKey, tokens: BTreeSet<u64>) -> ArchiveResult<ArchiveMeta> {
+        if self.world.stored(key) == Some(true) {
             return Ok(info(tokens.len()));
         }
-        let (count, cut) = (tokens.len(), self.world.cuts());
-        let what = format!("upload {}{}", short(key.workspace), if cut { " (cut)" } else { "" });
-        match self.world.call(&self.gate, what, move |world| world.upload(key, tokens, !cut)).await {
-            Call::Answered(()) if !cut => {}
-            Call::Answered(()) | Call::Failed => return unreachable(),
+        let count = tokens.len();
+        if self.world.cuts() {
+            // An object appears whole or not at all.
+            self.world.note(format!("upload {} is cut", short(key.workspace)));
+            return unreachable();
         }
+        let what = format!("upload {}", short(key.workspace));
+        let Call::Answered(()) =
+            self.world.call(&self.gate, what, move |world| world.upload(key, tokens)).await
+        else {
+            return unreachable();
+        };
         match self
             .world
             .call(&self.gate, format!("commit {}", short(key.workspace)), move |w| w.commit(key))
@@ -174,7 +185,7 @@ impl Archives for FakeBackends {
         "fake"
     }
 
-    async fn ping(&self) -> archive::Result<()> {
+    async fn ping(&self) -> ArchiveResult<()> {
         Ok(())
     }
 
@@ -182,21 +193,20 @@ impl Archives for FakeBackends {
         &self,
         key: &ArchiveKey,
         volume: &VolumeKey,
-        meter: &Meter,
+        _: &Progress,
         _: &CancellationToken,
-    ) -> archive::Result<ArchiveInfo> {
+    ) -> ArchiveResult<ArchiveMeta> {
         let volume = *volume;
         let what = format!("read {} generation {}", short(volume.workspace), volume.generation);
         let read = self.world.call(&self.gate, what, move |world| world.on_volume(&volume)).await;
         let Call::Answered(tokens) = read else { return unreachable() };
         let Some(tokens) = tokens else {
-            return Err(ArchivesError::Failed(format!("{volume} does not exist")));
+            return Err(ArchiveError::Changed { message: format!("{volume} does not exist") });
         };
-        meter.add(1);
         self.store(*key, tokens).await
     }
 
-    async fn put_empty(&self, key: &ArchiveKey) -> archive::Result<ArchiveInfo> {
+    async fn put_empty(&self, key: &ArchiveKey) -> ArchiveResult<ArchiveMeta> {
         self.store(*key, BTreeSet::new()).await
     }
 
@@ -204,18 +214,17 @@ impl Archives for FakeBackends {
         &self,
         key: &ArchiveKey,
         volume: &VolumeKey,
-        meter: &Meter,
+        _: &Progress,
         _: &CancellationToken,
-    ) -> archive::Result<ArchiveInfo> {
+    ) -> ArchiveResult<ArchiveMeta> {
         let (key, volume) = (*key, *volume);
         let fetched = self
             .world
             .call(&self.gate, format!("fetch {}", short(key.workspace)), move |w| w.in_archive(&key));
         let Call::Answered(tokens) = fetched.await else { return unreachable() };
         let Some(tokens) = tokens else {
-            return Err(ArchivesError::NotFound(format!("{key} does not exist")));
+            return Err(ArchiveError::NotFound { key: key.to_string() });
         };
-        meter.add(1);
         let (count, cut) = (tokens.len(), self.world.cuts());
         // A cut restore leaves half a home behind.
         let part: BTreeSet<u64> = tokens.into_iter().take(if cut { count / 2 } else { count }).collect();
@@ -227,37 +236,37 @@ impl Archives for FakeBackends {
         );
         match self.world.call(&self.gate, what, move |world| world.unpack(part, volume)).await {
             Call::Answered(Ok(())) if !cut => Ok(info(count)),
-            Call::Answered(Err(why)) => Err(ArchivesError::Failed(why)),
+            Call::Answered(Err(why)) => Err(ArchiveError::Changed { message: why }),
             Call::Answered(Ok(())) | Call::Failed => unreachable(),
         }
     }
 
-    async fn head(&self, key: &ArchiveKey) -> archive::Result<Option<ArchiveInfo>> {
+    async fn head(&self, key: &ArchiveKey) -> ArchiveResult<Option<ArchiveMeta>> {
         let key = *key;
         match self
             .world
             .call(&self.gate, format!("head {}", short(key.workspace)), move |w| w.stored(key))
             .await
         {
-            Call::Answered(Some((true, true))) => Ok(Some(info(0))),
+            Call::Answered(Some(true)) => Ok(Some(info(0))),
             Call::Answered(_) => Ok(None),
             Call::Failed => unreachable(),
         }
     }
 
-    async fn list(&self) -> archive::Result<Vec<ListedArchive>> {
+    async fn list(&self) -> ArchiveResult<Vec<ListedArchive>> {
         match self.world.call(&self.gate, "list archives".into(), World::archives).await {
             Call::Answered(all) => Ok(all.into_iter().map(|(key, complete)| listed(key, complete)).collect()),
             Call::Failed => unreachable(),
         }
     }
 
-    async fn list_of(&self, workspace: WorkspaceId) -> archive::Result<Vec<ListedArchive>> {
+    async fn list_of(&self, workspace: WorkspaceId) -> ArchiveResult<Vec<ListedArchive>> {
         let all = Archives::list(self).await?;
         Ok(all.into_iter().filter(|listed| listed.key.workspace == workspace).collect())
     }
 
-    async fn delete(&self, key: &ArchiveKey) -> archive::Result<()> {
+    async fn delete(&self, key: &ArchiveKey) -> ArchiveResult<()> {
         let key = *key;
         let what = format!("delete archive of {}", short(key.workspace));
         match self.world.call(&self.gate, what, move |world| world.delete_archive(key)).await {
@@ -266,7 +275,7 @@ impl Archives for FakeBackends {
         }
     }
 
-    async fn sweep(&self) -> archive::Result<u64> {
+    async fn sweep(&self) -> ArchiveResult<u64> {
         Ok(0)
     }
 }

@@ -4,23 +4,27 @@
 //! there until it is woken; a killed one never comes back. What the process computes in between
 //! touches nothing, so this is a crash between any two awaits that matter.
 
-use tokio::sync::watch;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use tokio::sync::Notify;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
+    #[default]
     Running,
     Frozen,
     Killed,
 }
 
 /// One simulated process.
-#[derive(Debug, Clone)]
-pub struct Gate(watch::Sender<State>);
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<Inner>);
 
-impl Default for Gate {
-    fn default() -> Self {
-        Self(watch::Sender::new(State::Running))
-    }
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// Wakes in the order of waiting, so that a run repeats exactly.
+    changed: Notify,
 }
 
 impl Gate {
@@ -40,27 +44,28 @@ impl Gate {
         self.set(State::Killed);
     }
 
-    pub fn killed(&self) -> bool {
-        *self.0.borrow() == State::Killed
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Dead is dead.
-    fn set(&self, state: State) {
-        self.0.send_if_modified(|now| {
-            let changes = *now != State::Killed && *now != state;
-            if changes {
-                *now = state;
-            }
-            changes
-        });
+    fn set(&self, to: State) {
+        let mut state = self.state();
+        // Dead is dead.
+        if *state != State::Killed {
+            *state = to;
+        }
+        drop(state);
+        self.0.changed.notify_waiters();
     }
 
     /// Comes back while the process runs.
     pub async fn pass(&self) {
-        let mut state = self.0.subscribe();
-        // The sender lives as long as `self`: this only fails after the process is gone.
-        if state.wait_for(|state| *state == State::Running).await.is_err() {
-            std::future::pending::<()>().await;
+        loop {
+            let changed = self.0.changed.notified();
+            if *self.state() == State::Running {
+                return;
+            }
+            changed.await;
         }
     }
 }

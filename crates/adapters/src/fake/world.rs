@@ -29,7 +29,7 @@ pub struct Faults {
     pub delayed: f64,
     /// An instance dies by itself, per look.
     pub death: f64,
-    /// A restore or an upload is cut in the middle.
+    /// A restore is cut in the middle, an upload before its end.
     pub cut: f64,
 }
 
@@ -56,12 +56,14 @@ struct Running {
     generation: Generation,
     ready_at: Instant,
     ended: Option<String>,
+    /// Started by a call that had been given up: nobody could know of it.
+    late: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Stored {
     tokens: BTreeSet<u64>,
-    data_whole: bool,
+    /// The commit mark.
     meta: bool,
 }
 
@@ -75,6 +77,8 @@ struct State {
     archives: BTreeMap<ArchiveKey, Stored>,
     acknowledged: BTreeMap<WorkspaceId, BTreeSet<u64>>,
     next_token: u64,
+    /// While an effect happens that was given up.
+    late: bool,
     complaints: Vec<String>,
     trace: Vec<String>,
     began: Instant,
@@ -102,6 +106,7 @@ impl World {
             archives: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             next_token: 1,
+            late: false,
             complaints: Vec::new(),
             trace: Vec::new(),
             began: Instant::now(),
@@ -156,7 +161,8 @@ impl World {
         effect: impl FnOnce(&World) -> T + Send + 'static,
     ) -> Call<T> {
         gate.pass().await;
-        tokio::time::sleep(Duration::from_micros(100 + self.draw(20_000))).await;
+        // Whole milliseconds, as the virtual clock ticks: anything finer would not replay.
+        tokio::time::sleep(Duration::from_millis(1 + self.draw(20))).await;
         gate.pass().await;
         let faults = self.lock().faults;
         if self.chance(faults.refused) {
@@ -169,7 +175,9 @@ impl World {
             tokio::spawn(async move {
                 tokio::time::sleep(delay).await;
                 world.note(format!("{what}: happens late"));
+                world.lock().late = true;
                 effect(&world);
+                world.lock().late = false;
             });
             return Call::Failed;
         }
@@ -216,7 +224,7 @@ impl World {
             }
         }
         for (key, stored) in &state.archives {
-            if key.workspace == workspace && stored.data_whole && stored.meta {
+            if key.workspace == workspace && stored.meta {
                 missing.retain(|token| !stored.tokens.contains(token));
             }
         }
@@ -235,11 +243,7 @@ impl World {
 
     pub fn in_archive(&self, key: &ArchiveKey) -> Option<BTreeSet<u64>> {
         let state = self.lock();
-        state
-            .archives
-            .get(key)
-            .filter(|stored| stored.data_whole && stored.meta)
-            .map(|stored| stored.tokens.clone())
+        state.archives.get(key).filter(|stored| stored.meta).map(|stored| stored.tokens.clone())
     }
 
     pub fn has_instance(&self, workspace: WorkspaceId) -> bool {
@@ -264,7 +268,7 @@ impl World {
         let used = state
             .instances
             .get(&key.workspace)
-            .is_some_and(|running| running.ended.is_none() && running.generation == key.generation);
+            .is_some_and(|it| it.ended.is_none() && !it.late && it.generation == key.generation);
         let existed = state.volumes.remove(&physical).is_some();
         drop(state);
         if used && existed {
@@ -298,7 +302,10 @@ impl World {
             };
         }
         let ready_at = Instant::now() + Duration::from_millis(state.rng.random_range(10..3_000));
-        state.instances.insert(key.workspace, Running { generation: key.generation, ready_at, ended: None });
+        let late = state.late;
+        state
+            .instances
+            .insert(key.workspace, Running { generation: key.generation, ready_at, ended: None, late });
         Ok(())
     }
 
@@ -326,14 +333,14 @@ impl World {
         self.lock().instances.keys().copied().collect()
     }
 
-    /// Stores the data of an archive; cut off where `whole` is false.
-    pub(super) fn upload(&self, key: ArchiveKey, tokens: BTreeSet<u64>, whole: bool) {
+    /// Stores the data of an archive; a finished one is never overwritten.
+    pub(super) fn upload(&self, key: ArchiveKey, tokens: BTreeSet<u64>) {
         let mut state = self.lock();
         let stored = state.archives.entry(key).or_default();
         if stored.meta {
             return;
         }
-        *stored = Stored { tokens, data_whole: whole, meta: false };
+        *stored = Stored { tokens, meta: false };
     }
 
     pub(super) fn commit(&self, key: ArchiveKey) {
@@ -343,9 +350,9 @@ impl World {
         }
     }
 
-    /// `(data is whole, meta is there)`
-    pub(super) fn stored(&self, key: ArchiveKey) -> Option<(bool, bool)> {
-        self.lock().archives.get(&key).map(|stored| (stored.data_whole, stored.meta))
+    /// Whether its meta is there too; `None` where there is nothing.
+    pub(super) fn stored(&self, key: ArchiveKey) -> Option<bool> {
+        self.lock().archives.get(&key).map(|stored| stored.meta)
     }
 
     pub(super) fn archives(&self) -> Vec<(ArchiveKey, bool)> {

@@ -3,6 +3,9 @@
 //! Every call is idempotent: starting what runs, stopping what does not and deleting what is not
 //! there all succeed. An error always means "could not", never "is not there".
 
+pub mod ide;
+pub mod process;
+
 use std::{net::SocketAddr, pin::Pin};
 
 use async_trait::async_trait;
@@ -91,6 +94,10 @@ pub trait Instances: Send + Sync + 'static {
     async fn list(&self) -> Result<Vec<Listed>>;
     /// Where the proxy reaches it; `None` when nothing is there.
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>>;
+    /// Whether the program wants to see `/w/{id}` in front of its paths.
+    fn keeps_prefix(&self) -> bool {
+        false
+    }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;
 }

@@ -227,7 +227,7 @@ pub trait Store: Send + Sync + 'static {
 
     // --- workspaces: people ---
 
-    /// Creates the row (PENDING), with the limit checked in the same transaction.
+    /// Creates the row (PENDING), with the limit checked in the same transaction. The owner must exist.
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created>;
     /// The row, deleted or not.
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>>;
@@ -235,10 +235,11 @@ pub trait Store: Send + Sync + 'static {
     async fn workspaces_get(&self, ids: &[WorkspaceId]) -> Result<Vec<Workspace>>;
     /// Without deleted ones.
     async fn workspace_list(&self, filter: &ListFilter) -> Result<Page<Workspace>>;
-    /// `None` where it does not exist (any more).
+    /// `None` where it does not exist (any more). An edit that changes nothing is no revision.
     async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>>;
     /// The one way to change `desired_state`: [`codehub_domain::desired::ask`] and the limits, inside
-    /// the transaction. Deleting also sets `deleted_at`; a wish to run sets `last_access_at`.
+    /// the transaction. Deleting also sets `deleted_at`; a wish to run sets `last_access_at` (which alone
+    /// is no revision). One that was deleted answers `Refused(Gone)`.
     async fn workspace_ask(
         &self,
         id: WorkspaceId,
@@ -247,7 +248,8 @@ pub trait Store: Send + Sync + 'static {
         actor: Actor,
         reason: &str,
     ) -> Result<Asked>;
-    /// Applies [`codehub_domain::recovery::recover`] in one transaction.
+    /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
+    /// workspace, and an archive that does not belong to it.
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
     /// Newest first, older than `before` (an entry's id).
     async fn workspace_history(
@@ -256,12 +258,14 @@ pub trait Store: Send + Sync + 'static {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Page<HistoryEntry>>;
+    /// Those that take one of the places ([`codehub_domain::limits::takes_a_place`]), without deleted ones.
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>>;
     /// Without deleted ones.
     async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>>;
 
     // --- workspaces: the coordinator ---
 
+    /// Ordered by id. Deleted ones are among the oldest, too: what reappears of them is found.
     async fn workspaces_due(&self, due: Due) -> Result<Reading>;
     /// Saves `next` over the row as it was `read`: compare-and-swap on revision and operation, fenced
     /// by `epoch`, with its history, in one transaction.
@@ -275,12 +279,13 @@ pub trait Store: Send + Sync + 'static {
     /// Notes that these were looked at and nothing had changed (`observed_at` only: no revision, no
     /// event). `false` when fenced.
     async fn workspaces_observed(&self, epoch: Epoch, ids: &[WorkspaceId]) -> Result<bool>;
-    /// `last_access_at = greatest(old, new)` in bulk.
+    /// `last_access_at = greatest(old, new)` in bulk; no revision, no event. `false` when fenced.
     async fn access_sync(&self, epoch: Epoch, seen: &[(WorkspaceId, Timestamp)]) -> Result<bool>;
     /// One conditional statement per TTL decides and writes; the same rule as
-    /// [`codehub_domain::ttl::expired`].
+    /// [`codehub_domain::ttl::expired`]. Nothing expires when fenced. Ordered by id.
     async fn ttl_expire(&self, epoch: Epoch, policy: &TtlPolicy) -> Result<Vec<Expired>>;
-    /// When the next TTL will run out, by the database's clock; `None` when none is running.
+    /// When the next TTL may be acted on (strictly after it), by the database's clock; `None` when none is
+    /// running.
     async fn ttl_next(&self, policy: &TtlPolicy) -> Result<Option<Timestamp>>;
 
     // --- garbage ---
@@ -312,11 +317,12 @@ pub trait Store: Send + Sync + 'static {
     async fn users_get(&self, ids: &[UserId]) -> Result<HashMap<UserId, User>>;
     /// Names are compared without case.
     async fn user_by_name(&self, username: &str) -> Result<Option<UserWithHash>>;
+    /// Ordered by id.
     async fn user_list(&self, after: Option<UserId>, limit: u32) -> Result<Page<User>>;
     /// Never leaves the deployment without an enabled admin. A new password, a disabled account or
     /// another role ends the user's sessions; a disabled account's tokens stop working.
     async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange>;
-    /// Only without living workspaces.
+    /// Only without living workspaces. Ends the user's sessions and tokens, and frees the name.
     async fn user_delete(&self, id: UserId) -> Result<UserChange>;
     async fn user_count(&self) -> Result<u64>;
 
@@ -329,11 +335,12 @@ pub trait Store: Send + Sync + 'static {
         lifetime_seconds: u32,
     ) -> Result<Session>;
     /// The session and its enabled user, while it lasts. Each use moves its end, written at most once
-    /// a minute so that reading does not always write.
+    /// a minute so that reading does not always write (more often only where a lifetime is so short that
+    /// it would matter).
     async fn session_use(&self, secret_hash: &[u8], lifetime_seconds: u32)
     -> Result<Option<(Session, User)>>;
     async fn session_delete(&self, id: SessionId) -> Result<()>;
-    /// Removes what has ended; how many.
+    /// Removes sessions that have ended, and failed logins that are forgotten; how many sessions.
     async fn sessions_sweep(&self) -> Result<u64>;
 
     async fn token_create(
@@ -346,6 +353,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<ApiToken>;
     /// The token and its enabled user, while it is valid; notes the use (at most once a minute).
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>>;
+    /// Newest first, expired ones included.
     async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>>;
     /// `false` where the user has no such token.
     async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool>;

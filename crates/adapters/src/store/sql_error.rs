@@ -1,8 +1,22 @@
 //! What went wrong in a database, told apart by what a caller can do about it.
 
+use std::path::Path;
+
 use sqlx::{migrate::MigrateError, sqlite::SqliteError};
 
 use super::StoreError;
+
+impl StoreError {
+    /// Says which file it is about: for the moments when nobody has named it yet.
+    pub(super) fn at(self, path: &Path) -> Self {
+        let about = |why: String| format!("{}: {why}", path.display());
+        match self {
+            Self::Unreachable(why) => Self::Unreachable(about(why)),
+            Self::Full(why) => Self::Full(about(why)),
+            Self::Failed(why) => Self::Failed(about(why)),
+        }
+    }
+}
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {

@@ -1,5 +1,8 @@
 //! The volumes port: where homes live while they are not archived.
 
+pub mod directory;
+mod purge;
+
 use std::path::PathBuf;
 
 use async_trait::async_trait;

@@ -87,6 +87,7 @@ async fn list(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewWorkspace)]
 struct Create {
     /// 1 to 255 characters after trimming, no control characters.
     name: String,
@@ -162,6 +163,7 @@ async fn show(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = EditWorkspace)]
 struct Patch {
     #[serde(default)]
     name: Option<String>,

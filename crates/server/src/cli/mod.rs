@@ -49,12 +49,6 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Becomes a workspace's program; started by the server only
-    #[command(hide = true)]
-    ExecWorkspace {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
 }
 
 /// The whole program.
@@ -69,12 +63,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    // These two are other programs that live in the same file: no configuration, no runtime of ours.
-    let command = match cli.command {
-        Some(Command::ExecWorkspace { arguments }) => return exec_workspace(&arguments),
-        Some(Command::Ide { arguments }) => return ide(&arguments),
-        command => command.unwrap_or(Command::Serve),
-    };
+    let command = cli.command.unwrap_or(Command::Serve);
     let sources = Sources::of_process(cli.settings.overrides);
     if let Command::Config(options) = &command {
         return config::run(options, &sources).map(|()| ExitCode::SUCCESS);
@@ -90,27 +79,15 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Migrate => migrate::run(&config).await.map(|()| ExitCode::SUCCESS),
             Command::Doctor => Ok(doctor::run(&config).await),
             Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
-            Command::Config(_) | Command::Ide { .. } | Command::ExecWorkspace { .. } => {
-                unreachable!("answered above")
-            }
+            // `main` hands it on before anything of ours is set up, when it is the first word.
+            Command::Ide { .. } => anyhow::bail!("`ide` takes none of the server's settings: write it first"),
+            Command::Config(_) => Ok(ExitCode::SUCCESS),
         }
     })
 }
 
 fn load(sources: &Sources) -> anyhow::Result<Config> {
     Ok(Effective::load(sources)?.config)
-}
-
-/// The built-in editor.
-fn ide(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    let _ = arguments;
-    anyhow::bail!("this build has no built-in editor")
-}
-
-/// The step between the server and a workspace's program.
-fn exec_workspace(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    let _ = arguments;
-    anyhow::bail!("this build runs no workspaces")
 }
 
 /// Where this program is, to be started again as something else.

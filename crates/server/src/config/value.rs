@@ -46,6 +46,7 @@ impl Kind {
             Self::UrlPath => "a path that begins with /".into(),
             Self::Text => "any text".into(),
             Self::Words => "a command and its arguments, with quotes closed".into(),
+            Self::OneOf([only]) => format!("{only} (this version offers nothing else)"),
             Self::OneOf(words) => words.join(", "),
             Self::Count { min, max } => format!("a whole number from {min} to {max}"),
             Self::Duration { min, max } | Self::Seconds { min, max } => format!(

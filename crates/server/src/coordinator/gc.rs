@@ -78,15 +78,13 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
 async fn note_brake(context: &Context, plan: &GcPlan, approved: bool) -> anyhow::Result<()> {
     let store = &context.backends.store;
     if let Some(brake) = plan.braked {
-        let text = format!("{} of {} archives", brake.would_delete, brake.archives);
         tracing::error!(
-            would_delete = brake.would_delete,
-            archives = brake.archives,
+            would_delete = %brake,
             "the garbage collector would delete too much and deletes nothing; if the database is the \
              right one, an admin can let it pass with `codehub admin gc approve`"
         );
         metrics::gauge!("codehub_gc_braked").set(1.0);
-        store.setting_put(BRAKE_SETTING, &text).await?;
+        store.setting_put(BRAKE_SETTING, &brake.to_string()).await?;
     } else {
         metrics::gauge!("codehub_gc_braked").set(0.0);
         store.setting_delete(BRAKE_SETTING).await?;

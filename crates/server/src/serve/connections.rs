@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, extract::ConnectInfo};
+use axum::Router;
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::{
@@ -14,9 +14,11 @@ use tokio::{
     sync::Semaphore,
 };
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
-use crate::app::App;
+use crate::{
+    app::{App, Backends},
+    proxy::{self, Proxy, framing::Strict, front, gate::ProxyIde},
+};
 
 /// A client gets this long for the headers of its (next) request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(60);
@@ -39,8 +41,25 @@ impl ConnectionHandle {
     }
 }
 
-/// Serves until `app.shutdown`, then lets what is under way finish.
+/// Serves until `app.shutdown`, then lets what is under way finish and hands on the last activity.
 pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
+    let strip_prefix = !app.backends.instances.keeps_prefix();
+    let proxy = proxy::of_app(app, ProxyIde { strip_prefix, ..ProxyIde::default() });
+    tokio::spawn(proxy.clone().run());
+    // With a token of its own: requests under way are still activity.
+    let traffic_ended = CancellationToken::new();
+    let flusher = tokio::spawn(flush_activity(app, traffic_ended.clone()));
+    accept_all(listener, router, proxy, app).await;
+    traffic_ended.cancel();
+    let _ = flusher.await;
+}
+
+fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    let Backends { store, bus, .. } = app.backends.clone();
+    app.activity.clone().run_flusher(app.config.activity.clone(), store, bus, until)
+}
+
+async fn accept_all(listener: TcpListener, router: Router, proxy: Arc<Proxy>, app: &Arc<App>) {
     let server = Arc::new(server());
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(connection_limit()));
@@ -52,12 +71,10 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
         let Some((stream, peer, place)) = accepted else { continue };
         let closing = CancellationToken::new();
         let handle = ConnectionHandle(closing.clone());
-        let router = router.clone();
-        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
+        let (router, proxy) = (router.clone(), proxy.clone());
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(handle.clone());
-            router.clone().oneshot(request)
+            front::answer(request, peer, proxy.clone(), router.clone())
         });
         let server = Arc::clone(&server);
         let watcher = graceful.watcher();
@@ -65,8 +82,9 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
             let _place = place;
             let open = metrics::gauge!("codehub_http_connections");
             open.increment(1.0);
-            let connection =
-                server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+            let connection = server
+                .serve_connection_with_upgrades(TokioIo::new(Strict::new(stream)), service)
+                .into_owned();
             tokio::select! {
                 served = watcher.watch(connection) => if let Err(error) = served {
                     tracing::debug!(%peer, error, "a connection ended early");
@@ -78,14 +96,19 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
     }
     drop(listener);
     tracing::info!(drain_seconds = app.config.shutdown_drain.as_secs(), "stopping: no new connections");
-    if tokio::time::timeout(app.config.shutdown_drain, graceful.shutdown()).await.is_err() {
+    let drained = futures::future::join(graceful.shutdown(), proxy.drained());
+    if tokio::time::timeout(app.config.shutdown_drain, drained).await.is_err() {
         tracing::warn!("some requests did not finish in time");
     }
 }
 
 fn server() -> auto::Builder<TokioExecutor> {
     let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN);
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .max_buf_size(HEADER_BYTES as usize);
     server
         .http2()
         .timer(TokioTimer::new())

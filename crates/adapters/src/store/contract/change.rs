@@ -34,7 +34,7 @@ pub(crate) async fn every_visible_change_is_announced(harness: &Harness) {
     assert_eq!(drain(&mut changes), [], "nothing that people see");
     harness
         .put(epoch, id, |status| {
-            (status.phase, status.operation, status.error) = (Phase::Running, Operation::None, None)
+            (status.phase, status.operation, status.error) = (Phase::Running, Operation::None, None);
         })
         .await;
     assert_eq!(drain(&mut changes), [updated], "phase");
@@ -49,7 +49,7 @@ pub(crate) async fn every_visible_change_is_announced(harness: &Harness) {
 
     harness
         .put(epoch, id, |status| {
-            (status.phase, status.error) = (Phase::Error, Some(failure(ErrorReason::Timeout)))
+            (status.phase, status.error) = (Phase::Error, Some(failure(ErrorReason::Timeout)));
         })
         .await;
     drain(&mut changes);

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use sqlx::{Connection, Row, SqliteConnection, SqlitePool, migrate::Migrator};
+use sqlx::{
+    Connection, Row, SqliteConnection, SqlitePool,
+    migrate::{MigrateError, Migrator},
+};
 
 use super::{Result, options};
 
@@ -25,8 +28,13 @@ pub struct PendingMigration {
     pub description: String,
 }
 
+/// Another process may be doing the same at this moment. Each migration is one transaction, so whoever
+/// comes second fails on what is already there, and finds it done when looking again.
 pub(super) async fn run(writer: &SqlitePool) -> Result<()> {
-    Ok(MIGRATIONS.run(writer).await?)
+    match MIGRATIONS.run(writer).await {
+        Err(MigrateError::ExecuteMigration(..)) => Ok(MIGRATIONS.run(writer).await?),
+        other => Ok(other?),
+    }
 }
 
 pub(super) async fn status(path: &Path) -> Result<MigrationStatus> {

@@ -41,7 +41,7 @@ use std::{
 
 use codehub_domain::Timestamp;
 use sqlx::{
-    ConnectOptions, SqlitePool,
+    ConnectOptions, Connection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::broadcast;
@@ -81,27 +81,18 @@ impl SqliteStore {
     /// # Errors
     /// Says what is in the way: the directory, the file, its schema, the disk.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        prepare_file(&path).map_err(|error| cannot_open(&path, &error))?;
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .connect_with(
-                options(&path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full),
-            )
-            .await?;
+        let path = path.as_ref();
+        prepare_file(path).map_err(|error| cannot_open(path, &error))?;
+        Self::connect(path).await.map_err(|error| error.at(path))
+    }
+
+    async fn connect(path: &Path) -> Result<Self> {
+        let writing = options(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+        let writer = pool(1).connect_with(writing).await?;
         migrate::run(&writer).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .connect_with(options(&path).pragma("query_only", "ON"))
-            .await?;
+        let readers = pool(READERS).connect_with(options(path).pragma("query_only", "ON")).await?;
         let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
-        Ok(Self { path, writer, turn: Arc::default(), readers, changes })
+        Ok(Self { path: path.to_owned(), writer, turn: Arc::default(), readers, changes })
     }
 
     pub fn path(&self) -> &Path {
@@ -114,7 +105,8 @@ impl SqliteStore {
     /// # Errors
     /// The file cannot be read, or is no database.
     pub async fn migrate_status(path: impl AsRef<Path>) -> Result<MigrationStatus> {
-        migrate::status(path.as_ref()).await
+        let path = path.as_ref();
+        migrate::status(path).await.map_err(|error| error.at(path))
     }
 
     /// Ends all connections and folds the log into the database file. Not needed for safety.
@@ -129,6 +121,26 @@ impl SqliteStore {
     }
 }
 
+/// Connections stay open, except those that lost count of their transactions. SQLite itself rolls back
+/// when the disk is full or fails; the driver's own rollback then finds nothing to end, and it would
+/// believe for ever that a transaction is open.
+fn pool(size: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(size)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                if connection.is_in_transaction() {
+                    // A rollback may still be on its way; it comes before the answer to this.
+                    connection.ping().await?;
+                }
+                Ok(!connection.is_in_transaction())
+            })
+        })
+}
+
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
@@ -138,25 +150,28 @@ fn options(path: &Path) -> SqliteConnectOptions {
 }
 
 /// Makes the file (and its directory) before SQLite does, so that it never exists with wider
-/// permissions, and so that its directory entry is on the disk.
+/// permissions, and so that its directory entry is on the disk. A file that exists is not opened:
+/// closing it again would drop the locks that SQLite holds on it in this process.
 fn prepare_file(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     File::open(directory)?.sync_all()
 }
 
 fn cannot_open(path: &Path, error: &io::Error) -> StoreError {
-    let message = format!("{}: {error}", path.display());
-    if error.kind() == io::ErrorKind::StorageFull {
-        StoreError::Full(message)
-    } else {
-        StoreError::Unreachable(message)
-    }
+    let error = match error.kind() {
+        io::ErrorKind::StorageFull => StoreError::Full(error.to_string()),
+        _ => StoreError::Unreachable(error.to_string()),
+    };
+    error.at(path)
 }
 
 /// Times one method of the port under its name.

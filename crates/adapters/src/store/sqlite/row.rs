@@ -36,7 +36,11 @@ pub(super) fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
 
+/// Times at the very end are the end: jiff counts microseconds up to the last whole second only.
 pub(super) fn time(micros: i64) -> Result<Timestamp> {
+    if micros > Timestamp::MAX.as_second() * 1_000_000 {
+        return Ok(Timestamp::MAX);
+    }
     Timestamp::from_microsecond(micros).map_err(|error| unreadable("a time", error))
 }
 

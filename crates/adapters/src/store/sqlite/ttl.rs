@@ -107,7 +107,7 @@ pub(super) async fn next(store: &SqliteStore, policy: &TtlPolicy) -> Result<Opti
         .bind(grace(policy))
         .fetch_one(&store.readers)
         .await?;
-    next.map(|at| row::time(at.min(Timestamp::MAX.as_microsecond()))).transpose()
+    next.map(row::time).transpose()
 }
 
 /// In microseconds, and small enough to be added to any time. Parts of a microsecond change nothing:

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use codehub_adapters::{archive::Meter, runtime::InstanceSpec};
+use codehub_adapters::{archive::Progress, runtime::InstanceSpec};
 use codehub_domain::{
     ArchiveKey, Epoch, ErrorReason, Failure, Generation, Workspace, WorkspaceId,
     decide::Outcome,
@@ -19,8 +19,8 @@ use super::jobs::fenced;
 use crate::coordinator::Context;
 
 /// How often a starting instance is asked whether it is ready: often at first, for those that take
-/// milliseconds.
-const READY_FIRST: Duration = Duration::from_millis(5);
+/// milliseconds, and each time a little later.
+const READY_STEP: Duration = Duration::from_millis(5);
 const READY_MOST: Duration = Duration::from_millis(250);
 
 /// Carries out actions, a bounded number at once. Starts and stops do not wait for archives.
@@ -48,7 +48,7 @@ impl Executor {
         &self,
         workspace: &Workspace,
         action: &Action,
-        meter: &Meter,
+        progress: &Progress,
         cancel: &CancellationToken,
         working: &watch::Sender<Option<Instant>>,
     ) -> Outcome {
@@ -66,11 +66,11 @@ impl Executor {
         let done = match action {
             Action::CreateVolume { generation } => self.create_volume(workspace, *generation).await,
             Action::PutEmptyArchive { key } => self.put_empty(*key).await,
-            Action::PutArchive { key, from } => self.put(workspace, *key, *from, meter, cancel).await,
+            Action::PutArchive { key, from } => self.put(workspace, *key, *from, progress, cancel).await,
             Action::Restore { from, into, wipe } => {
                 let wiped = self.delete_volumes(workspace, wipe.iter().copied()).await;
                 match wiped {
-                    Ok(_) => self.restore(workspace, *from, *into, meter, cancel).await,
+                    Ok(_) => self.restore(workspace, *from, *into, progress, cancel).await,
                     Err(failed) => Err(failed),
                 }
             }
@@ -106,11 +106,11 @@ impl Executor {
         workspace: &Workspace,
         key: ArchiveKey,
         from: Generation,
-        meter: &Meter,
+        progress: &Progress,
         cancel: &CancellationToken,
     ) -> Result<Outcome, Failed> {
         let archives = &self.context.backends.archives;
-        archives.put(&key, &workspace.volume(from), meter, cancel).await.map_err(failed)?;
+        archives.put(&key, &workspace.volume(from), progress, cancel).await.map_err(failed)?;
         Ok(Outcome::Archived { key })
     }
 
@@ -120,13 +120,13 @@ impl Executor {
         workspace: &Workspace,
         from: ArchiveKey,
         into: Generation,
-        meter: &Meter,
+        progress: &Progress,
         cancel: &CancellationToken,
     ) -> Result<Outcome, Failed> {
         let backends = &self.context.backends;
         let volume = workspace.volume(into);
         backends.volumes.create(&volume).await.map_err(failed)?;
-        backends.archives.fetch(&from, &volume, meter, cancel).await.map_err(failed)?;
+        backends.archives.fetch(&from, &volume, progress, cancel).await.map_err(failed)?;
         Ok(Outcome::Restored { key: from, generation: into })
     }
 
@@ -146,7 +146,7 @@ impl Executor {
 
     /// The controller's deadline ends this wait, not a count of our own.
     async fn until_ready(&self, id: WorkspaceId) -> Result<Outcome, Failed> {
-        let mut pause = READY_FIRST;
+        let mut pause = READY_STEP;
         loop {
             match self.context.backends.instances.status(id).await {
                 Ok(Some(Instance { state: InstanceState::Ready, .. })) => return Ok(Outcome::Done),
@@ -158,7 +158,7 @@ impl Executor {
                 Ok(Some(Instance { state: InstanceState::Alive, .. })) | Err(_) => {}
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 5 / 4).min(READY_MOST);
+            pause = (pause + READY_STEP).min(READY_MOST);
         }
     }
 

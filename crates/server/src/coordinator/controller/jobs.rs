@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use codehub_adapters::{
-    archive::Meter,
+    archive::Progress as Meter,
     store::{Due, StoreError},
 };
 use codehub_domain::{
@@ -61,8 +61,11 @@ struct Act {
     meter: Meter,
     /// Set when it got a place among those that may work at once.
     working: watch::Receiver<Option<Instant>>,
-    last: (Instant, u64, u64),
-    moved: Instant,
+    /// When the bytes done were last looked at, and how many they were.
+    last: (Instant, u64),
+    rate: u64,
+    moved: u64,
+    moved_at: Instant,
 }
 
 pub(super) struct Jobs {
@@ -165,7 +168,7 @@ impl Jobs {
             (Some(id), number, Finished::Act { workspace: id, action, outcome })
         });
         let now = Instant::now();
-        let act = Act { cancel, meter, working, last: (now, 0, 0), moved: now };
+        let act = Act { cancel, meter, working, last: (now, 0), rate: 0, moved: 0, moved_at: now };
         self.of.insert(id, (number, Job { handle, act: Some(act) }));
     }
 
@@ -186,18 +189,19 @@ impl Jobs {
         let act = self.of.get_mut(&id)?.1.act.as_mut()?;
         let since = (*act.working.borrow())?;
         let now = Instant::now();
-        let (done, total) = act.meter.read();
-        let (last_at, last_done, last_rate) = act.last;
-        let mut rate = last_rate;
-        if done != last_done {
-            let seconds = now.duration_since(last_at).as_secs_f64().max(0.001);
-            rate = ((done.saturating_sub(last_done)) as f64 / seconds) as u64;
-            act.last = (now, done, rate);
-            act.moved = now;
+        let (done, total) = (act.meter.done(), act.meter.total());
+        if act.meter.moved() != act.moved {
+            act.moved = act.meter.moved();
+            act.moved_at = now;
         }
-        let moved = act.moved.max(since);
-        let progress = (total > 0).then_some(Progress { done: done.min(total), total, rate });
-        Some(UnderWay { progress, overdue: deadline.is_some_and(|limit| now.duration_since(moved) > limit) })
+        if done != act.last.1 {
+            let seconds = now.duration_since(act.last.0).as_secs_f64().max(0.001);
+            act.rate = (done.saturating_sub(act.last.1) as f64 / seconds) as u64;
+            act.last = (now, done);
+        }
+        let progress = (total > 0).then_some(Progress { done, total, rate: act.rate });
+        let idle = now.duration_since(act.moved_at.max(since));
+        Some(UnderWay { progress, overdue: deadline.is_some_and(|limit| idle > limit) })
     }
 
     fn next_number(&mut self) -> u64 {

@@ -54,7 +54,7 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
                 }
                 Err(RecvError::Closed) => return Ended::StoreClosed,
             },
-            () = tokio::time::sleep_until(controller.pace.next()) => {
+            () = tokio::time::sleep_until(controller.pace.next()), if !controller.jobs.surveying() => {
                 controller.pace.time_is_up(Instant::now());
                 Ok(())
             }

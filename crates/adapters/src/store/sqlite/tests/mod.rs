@@ -1,4 +1,8 @@
-//! The contract against a real file.
+//! The contract against a real file, and what only a file can do.
+
+mod file;
+mod plans;
+mod rules;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,0 +1,68 @@
+//! The meta object: what a finished archive says about itself.
+//!
+//! It is written last and is the commit mark, so its presence means "all of
+//! the data is there", and its numbers are what a restore is held against.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::error::{ArchiveError, Result};
+use super::pack::PackSummary;
+
+/// One zstd frame of one pax tar stream.
+pub(super) const FORMAT: u32 = 1;
+
+/// No meta object we write comes near this; a larger one is not ours.
+pub(super) const MAX_META_BYTES: u64 = 64 * 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveMeta {
+    pub format: u32,
+    /// Of the stored bytes, lower-case hexadecimal.
+    pub sha256: String,
+    /// Stored bytes.
+    pub size: u64,
+    /// Bytes of the tar stream.
+    pub uncompressed: u64,
+    /// Files, directories and links, the home directory itself included.
+    pub entries: u64,
+    /// Sockets, devices and FIFOs left out.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The host's clock; for people, never for decisions.
+    pub created_at: Timestamp,
+}
+
+impl ArchiveMeta {
+    pub(super) fn new(summary: &PackSummary) -> Self {
+        Self {
+            format: FORMAT,
+            sha256: summary.sha256.clone(),
+            size: summary.size,
+            uncompressed: summary.uncompressed,
+            entries: summary.entries,
+            skipped: summary.skipped,
+            created_at: Timestamp::now(),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self)
+            .map_err(|error| ArchiveError::local("cannot write archive meta", error))
+    }
+
+    /// Reads a meta object. The format is looked at first: a later one may
+    /// have other fields, and that is not corruption.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            format: u32,
+        }
+        let unreadable = |error| ArchiveError::corrupted(format!("meta object is unreadable: {error}"));
+        let Versioned { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if format != FORMAT {
+            return Err(ArchiveError::Unsupported { format });
+        }
+        serde_json::from_slice(bytes).map_err(unreadable)
+    }
+}

@@ -1,0 +1,134 @@
+//! The two objects an archive consists of, one at a time.
+//!
+//! What is common to every operation of [`ObjectArchives`]: where the objects
+//! are, reading and writing the meta object, and being sure that "not there"
+//! is an answer and not a store that is gone.
+
+use futures::TryStreamExt;
+use object_store::path::Path as Location;
+use object_store::{Error as StoreError, ObjectStoreExt, PutMode};
+
+use super::error::{ArchiveError, Result};
+use super::local::LocalRoot;
+use super::meta::{ArchiveMeta, MAX_META_BYTES};
+use super::object::{META_SUFFIX, ObjectArchives};
+use super::transfer::joined;
+
+impl ObjectArchives {
+    /// Writes the commit mark, never over another one where the store can
+    /// promise that.
+    pub(super) async fn write_meta(&self, key: &str, meta: &ArchiveMeta) -> Result<()> {
+        let location = self.meta(key)?;
+        let bytes = meta.encode()?;
+        let create = self.store.put_opts(&location, bytes.clone().into(), PutMode::Create.into());
+        let written = match create.await {
+            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+                self.store.put(&location, bytes.into()).await
+            }
+            other => other,
+        };
+        match written {
+            // Already there: our own write whose answer was lost, or not
+            // ours; reading it back decides.
+            Ok(_) | Err(StoreError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(unfindable(ArchiveError::store("commit", key, &error))),
+        }
+    }
+
+    pub(super) async fn read_meta(&self, key: &str) -> Result<Option<ArchiveMeta>> {
+        let location = self.meta(key)?;
+        let result = match self.store.get(&location).await {
+            Ok(result) => result,
+            Err(error) => return self.absent(key, &error).await,
+        };
+        if result.meta.size > MAX_META_BYTES {
+            let message = format!("{key}: meta object is too large");
+            return Err(ArchiveError::Corrupted { message });
+        }
+        match result.bytes().await {
+            Ok(bytes) => ArchiveMeta::decode(&bytes).map(Some),
+            Err(error) => self.absent(key, &error).await,
+        }
+    }
+
+    pub(super) async fn data_size(&self, key: &str) -> Result<Option<u64>> {
+        match self.store.head(&self.data(key)?).await {
+            Ok(object) => Ok(Some(object.size)),
+            Err(error) => self.absent(key, &error).await,
+        }
+    }
+
+    /// `None` for "not found" by a store that is itself there.
+    async fn absent<T>(&self, key: &str, error: &StoreError) -> Result<Option<T>> {
+        match ArchiveError::store("look at", key, error) {
+            ArchiveError::NotFound { .. } => self.check_present().await.map(|()| None),
+            error => Err(error),
+        }
+    }
+
+    /// Fails when the store as a whole is missing: a bucket that was
+    /// removed, a disk that is not mounted.
+    pub(super) async fn check_present(&self) -> Result<()> {
+        if self.local.is_none() {
+            let prefix = self.location(&self.prefix)?;
+            let mut objects = self.store.list(Some(&prefix));
+            return match objects.try_next().await {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    Err(ArchiveError::Unreachable { message: format!("the store does not answer: {error}") })
+                }
+            };
+        }
+        match self.on_disk(LocalRoot::is_present).await? {
+            Some(false) => Err(ArchiveError::Unreachable {
+                message: "the archive directory is not there; is its disk mounted?".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs something on the store's directory, if it is one.
+    pub(super) async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&LocalRoot) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<Option<T>> {
+        let Some(local) = self.local.clone() else {
+            return Ok(None);
+        };
+        let outcome = blocking(move || {
+            work(&local).map_err(|e| ArchiveError::Unreachable { message: format!("archive directory: {e}") })
+        });
+        joined(outcome.await).map(Some)
+    }
+
+    pub(super) fn data(&self, key: &str) -> Result<Location> {
+        self.location(&format!("{}/{key}", self.prefix))
+    }
+
+    pub(super) fn meta(&self, key: &str) -> Result<Location> {
+        self.location(&format!("{}/{key}{META_SUFFIX}", self.prefix))
+    }
+
+    pub(super) fn location(&self, path: &str) -> Result<Location> {
+        let path = path.trim_matches('/');
+        Location::parse(path)
+            .map_err(|error| ArchiveError::Unreachable { message: format!("not a possible key: {error}") })
+    }
+}
+
+/// While writing, "not found" is the store's trouble, not an answer about
+/// the archive.
+pub(super) fn unfindable(error: ArchiveError) -> ArchiveError {
+    match error {
+        ArchiveError::NotFound { key } => {
+            ArchiveError::Unreachable { message: format!("{key} disappeared while it was being written") }
+        }
+        other => other,
+    }
+}
+
+pub(super) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
+}

@@ -1,0 +1,181 @@
+//! From stored bytes to a tar stream, on a thread of its own.
+//!
+//! Hashing and decompressing run ahead of the extraction by a few chunks.
+//! The hash covers every stored byte: whoever sees the stream end without an
+//! error knows that the whole object was read and that its frame is sound.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use tokio_util::sync::CancellationToken;
+
+use super::error::{ArchiveError, Result};
+use super::hash::Hashed;
+use super::progress::Progress;
+
+const CHUNK: usize = 256 * 1024;
+
+/// Chunks decompressed ahead of the extraction.
+pub(super) const AHEAD: usize = 8;
+
+/// Largest window a frame may ask for (32 MiB): above what any level we
+/// write needs, far below what a hostile frame may claim.
+const MAX_WINDOW_LOG: u32 = 25;
+
+/// What was read, once all of it was.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) size: u64,
+    pub(super) sha256: String,
+    pub(super) uncompressed: u64,
+}
+
+/// Why decoding ended early.
+pub(super) enum Ended {
+    /// The extraction has no use for more.
+    NotWanted,
+    Failed(ArchiveError),
+}
+
+/// Decompresses all of `reader` into `chunks`.
+pub(super) fn decode(
+    reader: impl Read,
+    chunks: &SyncSender<Vec<u8>>,
+    max_uncompressed: u64,
+) -> Result<Stored, Ended> {
+    let source = BufReader::with_capacity(CHUNK, Source::new(reader));
+    let mut decoder = zstd::Decoder::with_buffer(source)
+        .map_err(|e| Ended::Failed(ArchiveError::local("cannot decompress", e)))?
+        .single_frame();
+    decoder
+        .window_log_max(MAX_WINDOW_LOG)
+        .map_err(|e| Ended::Failed(ArchiveError::local("cannot decompress", e)))?;
+
+    let mut uncompressed = 0;
+    loop {
+        let mut chunk = vec![0; CHUNK];
+        let mut filled = 0;
+        while filled < CHUNK {
+            match decoder.read(&mut chunk[filled..]) {
+                Ok(0) => break,
+                Ok(got) => filled += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let source = decoder.get_mut().get_mut();
+                    return Err(Ended::Failed(source.verdict(&error)));
+                }
+            }
+        }
+        if filled == 0 {
+            break;
+        }
+        uncompressed += filled as u64;
+        if uncompressed > max_uncompressed {
+            return Err(Ended::Failed(ArchiveError::refused(format!(
+                "holds more than {max_uncompressed} bytes"
+            ))));
+        }
+        chunk.truncate(filled);
+        chunks.send(chunk).map_err(|_| Ended::NotWanted)?;
+    }
+
+    let mut rest = decoder.finish();
+    match rest.fill_buf() {
+        Ok([]) => {}
+        Ok(_) => {
+            return Err(Ended::Failed(ArchiveError::corrupted(
+                "bytes follow the end of the compressed stream",
+            )));
+        }
+        Err(error) => return Err(Ended::Failed(rest.get_mut().verdict(&error))),
+    }
+    let hashed = rest.into_inner().hashed;
+    Ok(Stored { size: hashed.size(), sha256: hashed.sha256(), uncompressed })
+}
+
+/// The checksum of all of `reader`.
+pub(super) fn digest(reader: impl Read, progress: &Progress, cancel: &CancellationToken) -> Result<String> {
+    let mut source = Source::new(reader);
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        if cancel.is_cancelled() {
+            return Err(ArchiveError::Cancelled);
+        }
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(source.hashed.sha256()),
+            Ok(got) => progress.touch(got as u64),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(source.verdict(&error)),
+        }
+    }
+}
+
+/// Remembers whether an error came from the source or from what it
+/// delivered.
+struct Source<R> {
+    hashed: Hashed<R>,
+    failure: Option<String>,
+}
+
+impl<R> Source<R> {
+    fn new(reader: R) -> Self {
+        Self { hashed: Hashed::new(reader), failure: None }
+    }
+
+    fn verdict(&mut self, error: &io::Error) -> ArchiveError {
+        match self.failure.take() {
+            Some(message) => ArchiveError::Unreachable { message },
+            None => ArchiveError::corrupted(format!("cannot decompress: {error}")),
+        }
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let outcome = self.hashed.read(buffer);
+        if let Err(error) = &outcome
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.failure = Some(format!("cannot read the archive: {error}"));
+        }
+        outcome
+    }
+}
+
+/// The decompressed stream as the extraction reads it. A stream that broke
+/// looks like one that ended; the decoder's own result tells them apart.
+pub(super) struct Chunks {
+    receiver: Receiver<Vec<u8>>,
+    chunk: Vec<u8>,
+    at: usize,
+    progress: Progress,
+}
+
+impl Chunks {
+    pub(super) fn new(receiver: Receiver<Vec<u8>>, progress: Progress) -> Self {
+        Self { receiver, chunk: Vec::new(), at: 0, progress }
+    }
+}
+
+impl BufRead for Chunks {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.at == self.chunk.len() {
+            self.progress.advance(self.chunk.len() as u64);
+            self.chunk = self.receiver.recv().unwrap_or_default();
+            self.at = 0;
+        }
+        Ok(&self.chunk[self.at..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.fill_buf()?.read(buffer)?;
+        self.consume(got);
+        Ok(got)
+    }
+}

@@ -1,0 +1,388 @@
+//! Which web program a workspace runs: one table, one row per IDE.
+//!
+//! A row is data: how the program is found, its command line, where it answers that it is well,
+//! whether it knows the path it is served under, and the settings a new home starts with. Adding an
+//! IDE is adding a row.
+//!
+//! Templates know the placeholders of [`PLACEHOLDERS`]; anything else in braces that looks like one
+//! is refused, since a misspelt `{prot}` would otherwise fail far from here. Nothing goes through a
+//! shell: a word of the template is one argument, whatever it is filled with.
+
+use std::{
+    ffi::OsStr,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::IdeChoice;
+
+/// What a template may mention, and what it means to people.
+pub const PLACEHOLDERS: &[&str] = &["{port}", "{home}", "{id}", "{base_path}"];
+
+/// A file that a home gets if it has none of that name. What a person wrote is never touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultFile {
+    /// Below the home.
+    pub path: &'static str,
+    pub text: &'static str,
+}
+
+struct Row {
+    name: &'static str,
+    /// How it is found on the `PATH`; `None`: it is CodeHub itself.
+    executable: Option<&'static str>,
+    /// After the program.
+    args: &'static [&'static str],
+    health_path: &'static str,
+    /// Whether the proxy takes `/w/{id}/` off the path (the program only knows `/`).
+    strip_prefix: bool,
+    files: &'static [DefaultFile],
+    env: &'static [(&'static str, &'static str)],
+    /// How a person gets it.
+    install: &'static str,
+}
+
+const BUILTIN: Row = Row {
+    name: "builtin",
+    executable: None,
+    args: &["ide", "--port", "{port}", "--home", "{home}"],
+    health_path: "/healthz",
+    strip_prefix: true,
+    files: &[],
+    env: &[],
+    install: "",
+};
+
+const CODE_SERVER: Row = Row {
+    name: "code-server",
+    executable: Some("code-server"),
+    args: &[
+        "--bind-addr",
+        "127.0.0.1:{port}",
+        // CodeHub's proxy has checked who is there.
+        "--auth",
+        "none",
+        "--disable-telemetry",
+        "--disable-update-check",
+        "--disable-workspace-trust",
+        "{home}",
+    ],
+    health_path: "/healthz",
+    strip_prefix: true,
+    files: &[DefaultFile {
+        path: ".local/share/code-server/User/settings.json",
+        text: r#"{
+  "chat.disableAIFeatures": true,
+  "telemetry.telemetryLevel": "off",
+  "update.mode": "none",
+  "update.showReleaseNotes": false,
+  "extensions.autoCheckUpdates": false,
+  "workbench.enableExperiments": false,
+  "workbench.settings.enableNaturalLanguageSearch": false,
+  "workbench.startupEditor": "none"
+}
+"#,
+    }],
+    env: &[],
+    install: "see https://coder.com/docs/code-server/install",
+};
+
+const JUPYTERLAB: Row = Row {
+    name: "jupyterlab",
+    executable: Some("jupyter-lab"),
+    args: &[
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        "--port={port}",
+        // Another port than the one that is recorded would never be found.
+        "--ServerApp.port_retries=0",
+        "--ServerApp.base_url={base_path}",
+        "--ServerApp.root_dir={home}",
+        "--ServerApp.allow_remote_access=True",
+        // CodeHub's proxy has checked who is there.
+        "--IdentityProvider.token=",
+        "--PasswordIdentityProvider.hashed_password=",
+    ],
+    health_path: "{base_path}api",
+    strip_prefix: false,
+    files: &[DefaultFile {
+        path: ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings",
+        text: "{\n  \"checkForUpdates\": false,\n  \"fetchNews\": \"false\"\n}\n",
+    }],
+    env: &[],
+    install: "`pip install jupyterlab`",
+};
+
+/// What `auto` looks for, best first; `builtin` is always there.
+const PREFERRED: &[&Row] = &[&CODE_SERVER, &JUPYTERLAB];
+
+/// What the placeholders are filled with.
+#[derive(Debug, Clone, Copy)]
+pub struct Fill<'a> {
+    pub port: u16,
+    pub home: &'a str,
+    pub id: &'a str,
+    pub base_path: &'a str,
+}
+
+impl Fill<'_> {
+    fn fill(&self, template: &str) -> String {
+        let mut filled = String::with_capacity(template.len() + 32);
+        let mut rest = template;
+        while let Some(open) = rest.find('{') {
+            let (before, tail) = rest.split_at(open);
+            filled.push_str(before);
+            let known = PLACEHOLDERS.iter().find(|name| tail.starts_with(**name));
+            let Some(name) = known else {
+                filled.push('{');
+                rest = &tail[1..];
+                continue;
+            };
+            match *name {
+                "{port}" => filled.push_str(&self.port.to_string()),
+                "{home}" => filled.push_str(self.home),
+                "{id}" => filled.push_str(self.id),
+                _ => filled.push_str(self.base_path),
+            }
+            rest = &tail[name.len()..];
+        }
+        filled.push_str(rest);
+        filled
+    }
+}
+
+/// An IDE that was found, ready to be run any number of times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedIde {
+    pub name: String,
+    /// Whether the proxy takes `/w/{id}/` off the path before it forwards.
+    pub strip_prefix: bool,
+    pub files: &'static [DefaultFile],
+    pub env: &'static [(&'static str, &'static str)],
+    words: Vec<String>,
+    health_path: String,
+}
+
+impl ResolvedIde {
+    /// The program and its arguments.
+    pub fn command_line(&self, fill: &Fill<'_>) -> Vec<String> {
+        self.words.iter().map(|word| fill.fill(word)).collect()
+    }
+
+    pub fn health_path(&self, fill: &Fill<'_>) -> String {
+        fill.fill(&self.health_path)
+    }
+}
+
+/// Finds the IDE of that choice. `command` and `health_path` are those of [`IdeChoice::Command`];
+/// `exe` is CodeHub itself, for the built-in one. An error says what is missing and what to do.
+pub fn resolve(
+    choice: IdeChoice,
+    command: &[String],
+    health_path: &str,
+    exe: &Path,
+) -> Result<ResolvedIde, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    resolve_in(choice, command, health_path, exe, &path)
+}
+
+fn resolve_in(
+    choice: IdeChoice,
+    command: &[String],
+    health_path: &str,
+    exe: &Path,
+    path: &OsStr,
+) -> Result<ResolvedIde, String> {
+    match choice {
+        IdeChoice::Auto => {
+            let installed = PREFERRED.iter().find_map(|row| from_row(row, exe, path).ok());
+            installed.map_or_else(|| from_row(&BUILTIN, exe, path), Ok)
+        }
+        IdeChoice::Builtin => from_row(&BUILTIN, exe, path),
+        IdeChoice::CodeServer => from_row(&CODE_SERVER, exe, path),
+        IdeChoice::JupyterLab => from_row(&JUPYTERLAB, exe, path),
+        IdeChoice::Command => from_command(command, health_path, path),
+    }
+}
+
+fn from_row(row: &Row, exe: &Path, path: &OsStr) -> Result<ResolvedIde, String> {
+    let program = match row.executable {
+        None => exe.to_path_buf(),
+        Some(name) => which(name, path).ok_or_else(|| {
+            format!(
+                "IDE={}: there is no `{name}` on the PATH. Install it ({}), or set IDE=builtin",
+                row.name, row.install
+            )
+        })?,
+    };
+    let program = program.to_str().ok_or_else(|| format!("{} is not UTF-8", program.display()))?;
+    let words = std::iter::once(program).chain(row.args.iter().copied()).map(str::to_owned);
+    Ok(ResolvedIde {
+        name: row.name.to_owned(),
+        strip_prefix: row.strip_prefix,
+        files: row.files,
+        env: row.env,
+        words: words.collect(),
+        health_path: row.health_path.to_owned(),
+    })
+}
+
+fn from_command(command: &[String], health_path: &str, path: &OsStr) -> Result<ResolvedIde, String> {
+    let Some(program) = command.first() else {
+        return Err("IDE=command needs IDE_COMMAND: the web program to run, for example \
+                    `python3 -m http.server --bind 127.0.0.1 {port}`"
+            .to_owned());
+    };
+    for word in command {
+        check_placeholders("IDE_COMMAND", word)?;
+    }
+    check_placeholders("IDE_HEALTH_PATH", health_path)?;
+    if !(health_path.starts_with('/') || health_path.starts_with("{base_path}"))
+        || health_path.contains(|c: char| c.is_whitespace() || c.is_control())
+    {
+        return Err(format!("IDE_HEALTH_PATH={health_path:?}: must be a path that starts with `/`"));
+    }
+    let filled_in = PLACEHOLDERS.iter().any(|name| program.contains(name));
+    if !filled_in && which(program, path).is_none() {
+        return Err(format!(
+            "IDE_COMMAND: there is no program `{program}`{}. Install it, or name it with its full path",
+            if program.contains('/') { "" } else { " on the PATH" }
+        ));
+    }
+    Ok(ResolvedIde {
+        name: "command".to_owned(),
+        // A program that asks for the path it is served under wants to see it.
+        strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
+        files: &[],
+        env: &[],
+        words: command.to_vec(),
+        health_path: health_path.to_owned(),
+    })
+}
+
+/// `{word}` is a placeholder; other braces (JSON, say) are just braces.
+fn check_placeholders(setting: &str, template: &str) -> Result<(), String> {
+    for (open, _) in template.match_indices('{') {
+        let tail = &template[open..];
+        let Some(close) = tail.find('}') else { break };
+        let name = &tail[..=close];
+        let looks_like_one =
+            close > 1 && name[1..close].bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        if looks_like_one && !PLACEHOLDERS.contains(&name) {
+            return Err(format!(
+                "{setting}: unknown placeholder {name}; known are {}",
+                PLACEHOLDERS.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The executable of that name, as a shell would find it.
+pub(super) fn which(name: &str, path: &OsStr) -> Option<PathBuf> {
+    let runs =
+        |file: &Path| file.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0);
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|file| runs(file));
+    }
+    std::env::split_paths(path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(name))
+        .find(|file| runs(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsString, fs};
+
+    use super::*;
+
+    const FILL: Fill<'_> = Fill { port: 4711, home: "/h o/{id}", id: "i-d", base_path: "/w/i-d/" };
+
+    fn words(command: &[&str]) -> Vec<String> {
+        command.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    fn with_programs(names: &[&str]) -> (tempfile::TempDir, OsString) {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::write(dir.path().join(name), "").unwrap();
+            fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = dir.path().as_os_str().to_owned();
+        (dir, path)
+    }
+
+    fn pick(choice: IdeChoice, path: &OsStr) -> Result<ResolvedIde, String> {
+        resolve_in(choice, &[], "/healthz", Path::new("/opt/codehub"), path)
+    }
+
+    #[test]
+    fn auto_takes_the_best_that_is_installed() {
+        for (installed, expected) in [
+            (&["code-server", "jupyter-lab"][..], "code-server"),
+            (&["jupyter-lab"], "jupyterlab"),
+            (&[], "builtin"),
+        ] {
+            let (_dir, path) = with_programs(installed);
+            assert_eq!(pick(IdeChoice::Auto, &path).unwrap().name, expected);
+        }
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_what_to_do() {
+        for (choice, name) in
+            [(IdeChoice::CodeServer, "`code-server`"), (IdeChoice::JupyterLab, "`jupyter-lab`")]
+        {
+            let error = pick(choice, OsStr::new("/nowhere")).unwrap_err();
+            assert!(error.contains(name) && error.contains("IDE=builtin"), "{error}");
+        }
+        let (dir, path) = with_programs(&["plain"]);
+        fs::set_permissions(dir.path().join("plain"), fs::Permissions::from_mode(0o644)).unwrap();
+        let error =
+            resolve_in(IdeChoice::Command, &words(&["plain"]), "/", Path::new("x"), &path).unwrap_err();
+        assert!(error.contains("plain"), "{error}");
+    }
+
+    #[test]
+    fn templates_are_filled_word_by_word() {
+        let ide = pick(IdeChoice::Builtin, OsStr::new("")).unwrap();
+        let line = ide.command_line(&FILL);
+        assert_eq!(line, ["/opt/codehub", "ide", "--port", "4711", "--home", "/h o/{id}"], "filled once");
+        assert!(ide.strip_prefix);
+
+        let (_dir, path) = with_programs(&["jupyter-lab"]);
+        let ide = pick(IdeChoice::JupyterLab, &path).unwrap();
+        assert_eq!(ide.health_path(&FILL), "/w/i-d/api");
+        assert!(ide.command_line(&FILL).contains(&"--ServerApp.base_url=/w/i-d/".to_owned()));
+        assert!(!ide.strip_prefix);
+    }
+
+    #[test]
+    fn commands_are_checked_before_anything_runs() {
+        let (_dir, path) = with_programs(&["web"]);
+        let command = |words: &[String], health: &str| {
+            resolve_in(IdeChoice::Command, words, health, Path::new("x"), &path)
+        };
+        assert!(command(&[], "/").unwrap_err().contains("IDE_COMMAND"));
+        let error = command(&words(&["web", "{prot}"]), "/").unwrap_err();
+        assert!(error.contains("{prot}") && error.contains("{port}, {home}, {id}, {base_path}"), "{error}");
+        assert!(command(&words(&["web"]), "healthz").unwrap_err().contains("IDE_HEALTH_PATH"));
+        assert!(command(&words(&["web"]), "/a b").is_err());
+        assert!(command(&words(&["web"]), "/{nope}").is_err());
+        assert!(command(&words(&["{home}/run"]), "/").is_ok(), "cannot be looked for yet");
+
+        let ide = command(&words(&["web", r#"{"a":{}}"#, "p={port}", "{{id}"]), "/ok").unwrap();
+        assert_eq!(ide.command_line(&FILL), ["web", r#"{"a":{}}"#, "p=4711", "{i-d"]);
+        assert!(ide.strip_prefix);
+        assert!(!command(&words(&["web", "{base_path}"]), "/").unwrap().strip_prefix);
+    }
+
+    #[test]
+    fn the_settings_of_the_table_are_json() {
+        for file in PREFERRED.iter().flat_map(|row| row.files) {
+            serde_json::from_str::<serde_json::Value>(file.text).unwrap();
+        }
+    }
+}

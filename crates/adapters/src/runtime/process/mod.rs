@@ -1,0 +1,363 @@
+//! Workspaces as processes of this machine.
+//!
+//! Each workspace is one session of processes with its own home, a clean environment and a port on
+//! the loopback address. It outlives CodeHub: a CodeHub that is started again finds it, with the same
+//! process id and port. This is for one trusted person on one machine: without a sandbox, every
+//! workspace may do what CodeHub may.
+//!
+//! Guarantees:
+//! - **Never two.** The record says "starting" before anything is started; the process inherits the
+//!   launch lock and carries marks in its environment. Whoever starts a workspace holds that lock and
+//!   looks for the marks first, so a CodeHub that was killed anywhere in between leaves a process that
+//!   is adopted, or none.
+//! - **Never a stranger.** Signals go to a process id with its kernel start time, boot and namespace.
+//! - **Never half ended.** [`stop`](Instances::stop) returns when nothing of the workspace is left, also
+//!   no terminal with a session of its own. (What cleans its environment *and* leaves its parent and
+//!   session escapes; only a sandbox or a container holds that.)
+//! - **Not answering is not gone.** A living process that does not answer is an error to ask about.
+//!
+//! A walk: [`ProcessRuntime`] → `lifecycle` (start, stop, find) → `spawn` → [`shim`] → the program.
+
+mod children;
+mod health;
+mod lifecycle;
+mod logs;
+mod proc_scan;
+mod record;
+mod sandbox;
+pub mod shim;
+mod spawn;
+mod stop;
+
+use std::{
+    collections::HashSet,
+    fmt::Display,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use codehub_domain::{
+    WorkspaceId,
+    observed::{Instance, InstanceState},
+};
+
+use self::{
+    children::Children,
+    health::Health,
+    lifecycle::{Found, Turns},
+    logs::Logs,
+    record::{Record, Records, State},
+    spawn::HostEnv,
+};
+pub use self::{logs::LogLimits, shim::Limits};
+use super::{
+    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, SandboxChoice,
+    ide::ResolvedIde,
+};
+
+/// How often the process table is searched for workspaces that have no record.
+const SEARCH_EVERY: Duration = Duration::from_secs(30);
+const PRUNE_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// The program that becomes the workspace's program (see [`shim`]), and its words before ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShimCommand {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+}
+
+impl ShimCommand {
+    /// The hidden subcommand that ends in [`shim::main`].
+    pub const SUBCOMMAND: &str = "exec-workspace";
+
+    /// `{exe} exec-workspace`
+    pub fn of(exe: impl Into<PathBuf>) -> Self {
+        Self { program: exe.into(), args: vec![Self::SUBCOMMAND.to_owned()] }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct ProcessConfig {
+    pub data_dir: PathBuf,
+    /// Names this deployment: only processes marked with it are ours.
+    pub deployment: String,
+    pub ide: ResolvedIde,
+    pub shim: ShimCommand,
+    pub sandbox: SandboxChoice,
+    /// Files and directories that a sandbox hides, besides the data directory.
+    pub hidden: Vec<PathBuf>,
+    /// Between being asked to end and being made to.
+    pub stop_grace: Duration,
+    pub health_timeout: Duration,
+    pub limits: Limits,
+    pub logs: LogLimits,
+    /// Given to every workspace, besides what each one gets.
+    pub env: Vec<(String, String)>,
+}
+
+impl ProcessConfig {
+    /// With the defaults for everything that has one.
+    pub fn new(
+        data_dir: impl Into<PathBuf>,
+        deployment: impl Into<String>,
+        ide: ResolvedIde,
+        shim: ShimCommand,
+    ) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            deployment: deployment.into(),
+            ide,
+            shim,
+            sandbox: SandboxChoice::Auto,
+            hidden: Vec::new(),
+            stop_grace: Duration::from_secs(10),
+            health_timeout: Duration::from_secs(2),
+            limits: Limits::default(),
+            logs: LogLimits::default(),
+            env: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct ProcessRuntime {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: ProcessConfig,
+    boot: String,
+    records: Records,
+    logs: Logs,
+    /// `bwrap`, if workspaces are shut in.
+    sandbox: Option<PathBuf>,
+    host: HostEnv,
+    turns: Turns,
+    children: Arc<Children>,
+    /// One workspace at a time is given a port.
+    ports: tokio::sync::Mutex<()>,
+    searched: Mutex<Option<Instant>>,
+}
+
+impl ProcessRuntime {
+    /// Finds what an earlier CodeHub left running. The text of an error is for the operator.
+    pub async fn open(mut config: ProcessConfig) -> std::result::Result<Self, String> {
+        if config.deployment.is_empty() || config.deployment.contains(['\0', '=']) {
+            return Err(format!("{:?} cannot name a deployment", config.deployment));
+        }
+        let boot = proc_scan::boot()
+            .map_err(|error| format!("RUNTIME=process needs Linux's /proc, which cannot be read: {error}"))?;
+        let at = config.data_dir.display().to_string();
+        let unusable = |error: io::Error| format!("the data directory {at} cannot be used: {error}");
+        let records = Records::open(&config.data_dir).map_err(unusable)?;
+        let logs = Logs::open(&config.data_dir, config.logs).map_err(unusable)?;
+        // Only the real name of a directory can be hidden from a sandbox.
+        config.data_dir = config.data_dir.canonicalize().map_err(unusable)?;
+        if config.data_dir.to_str().is_none() {
+            return Err(format!("the data directory {at} cannot be used: its name is not UTF-8"));
+        }
+        let sandbox = sandbox::probe(config.sandbox).await?;
+        let inner = Arc::new(Inner {
+            boot,
+            records,
+            logs,
+            sandbox,
+            host: HostEnv::read(),
+            turns: Turns::default(),
+            children: Arc::default(),
+            ports: tokio::sync::Mutex::default(),
+            searched: Mutex::default(),
+            config,
+        });
+        inner.search().await.map_err(|error| format!("the running workspaces cannot be found: {error}"))?;
+        tokio::spawn(keep_logs_short(Arc::downgrade(&inner)));
+        Ok(Self { inner })
+    }
+
+    /// Whether workspaces are shut in.
+    pub fn sandboxed(&self) -> bool {
+        self.inner.sandbox.is_some()
+    }
+
+    /// What new workspaces run.
+    pub fn ide(&self) -> &ResolvedIde {
+        &self.inner.config.ide
+    }
+}
+
+#[async_trait]
+impl Instances for ProcessRuntime {
+    fn kind(&self) -> &'static str {
+        "process"
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        blocking(move || inner.records.all()).await.map(|_| ()).map_err(|error| self.inner.no_records(&error))
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+        // As a task of its own: a caller that gives up does not leave it half done.
+        let (inner, spec) = (Arc::clone(&self.inner), spec.clone());
+        tokio::spawn(async move { inner.start(&spec).await }).await.map_err(failed("the start"))?
+    }
+
+    async fn stop(&self, id: WorkspaceId) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        tokio::spawn(async move { inner.stop(id).await }).await.map_err(failed("the stop"))?
+    }
+
+    async fn status(&self, id: WorkspaceId) -> Result<Option<Instance>> {
+        let Some(mut instance) = self.inner.look_at(id).await? else { return Ok(None) };
+        if let Some(record) = instance.1.take() {
+            instance.0.state = self.inner.health_of(&record).await?;
+        }
+        Ok(Some(instance.0))
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>> {
+        let inner = &self.inner;
+        if inner.search_is_due() {
+            inner.search().await.map_err(|error| RuntimeError::Unreachable(error.to_string()))?;
+        }
+        let reader = Arc::clone(inner);
+        let ids = blocking(move || reader.records.all()).await.map_err(|error| inner.no_records(&error))?;
+        let mut found = Vec::with_capacity(ids.len());
+        for workspace in ids {
+            let instance = inner.look_at(workspace).await?;
+            found.extend(instance.map(|(instance, _)| Listed { workspace, instance }));
+        }
+        Ok(found)
+    }
+
+    fn keeps_prefix(&self) -> bool {
+        !self.ide().strip_prefix
+    }
+
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>> {
+        let inner = Arc::clone(&self.inner);
+        let found = blocking(move || inner.running(id)).await;
+        let found = found.map_err(|error| RuntimeError::Unreachable(format!("no look at {id}: {error}")))?;
+        Ok(found.map(|record| address(&record)))
+    }
+
+    async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
+        let stream = self.inner.logs.read(id, query).await;
+        stream.map_err(|error| RuntimeError::Unreachable(format!("the log cannot be read: {error}")))
+    }
+}
+
+impl Inner {
+    /// The record, if it says running and that is true.
+    fn running(&self, id: WorkspaceId) -> io::Result<Option<Record>> {
+        let Some(record) = self.records.load(id)? else { return Ok(None) };
+        let State::Running { process } = &record.state else { return Ok(None) };
+        Ok(process.alive(&self.boot)?.then_some(record))
+    }
+
+    /// What there is of a workspace, without its health; with the record of what is alive.
+    async fn look_at(self: &Arc<Self>, id: WorkspaceId) -> Result<Option<(Instance, Option<Record>)>> {
+        let inner = Arc::clone(self);
+        let unknown = |error: io::Error| RuntimeError::Unreachable(format!("no look at {id}: {error}"));
+        let record = blocking(move || {
+            Ok(match inner.records.load(id)? {
+                Some(record) => match &record.state {
+                    State::Running { process } => Some((process.alive(&inner.boot)?, record)),
+                    State::Starting | State::Ended { .. } => Some((false, record)),
+                },
+                None => None,
+            })
+        });
+        let instance =
+            |record: &Record, state: InstanceState| Instance { generation: record.generation, state };
+        match record.await.map_err(unknown)? {
+            Some((true, record)) => {
+                return Ok(Some((instance(&record, InstanceState::Alive), Some(record))));
+            }
+            Some((false, record)) => {
+                if let State::Ended { how, .. } = &record.state {
+                    return Ok(Some((instance(&record, InstanceState::Ended(how.clone())), None)));
+                }
+            }
+            None => {}
+        }
+        Ok(match self.settle(id).await.map_err(unknown)? {
+            Found::Nothing => None,
+            Found::Running(record) => Some((instance(&record, InstanceState::Alive), Some(record))),
+            Found::Ended(record, how) => Some((instance(&record, InstanceState::Ended(how)), None)),
+            // Being started or ended right now: not nothing.
+            Found::Busy(record) => record.map(|record| (instance(&record, InstanceState::Alive), None)),
+        })
+    }
+
+    async fn health_of(self: &Arc<Self>, record: &Record) -> Result<InstanceState> {
+        let health = health::ask(address(record), &record.health_path, self.config.health_timeout).await;
+        if health == Health::Well {
+            return Ok(InstanceState::Ready);
+        }
+        // It may have died while it was asked.
+        if let Some((Instance { state: state @ InstanceState::Ended(_), .. }, _)) =
+            self.look_at(record.workspace).await?
+        {
+            return Ok(state);
+        }
+        match health {
+            Health::Silent => Err(RuntimeError::Unreachable(format!(
+                "{} is running, but does not answer its health check ({}) within {:?}",
+                record.ide, record.health_path, self.config.health_timeout
+            ))),
+            Health::Well | Health::NotYet => Ok(InstanceState::Alive),
+        }
+    }
+
+    fn search_is_due(&self) -> bool {
+        let searched = *self.searched.lock().unwrap_or_else(PoisonError::into_inner);
+        searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY)
+    }
+
+    fn no_records(&self, error: &io::Error) -> RuntimeError {
+        let dir = self.records.dir().display();
+        RuntimeError::Unreachable(format!(
+            "the records of running workspaces in {dir} cannot be read: {error}"
+        ))
+    }
+}
+
+async fn keep_logs_short(inner: Weak<Inner>) {
+    let mut pruned: Option<Instant> = None;
+    while let Some(alive) = inner.upgrade() {
+        let every = alive.config.logs.check_every;
+        let prune = pruned.is_none_or(|at| at.elapsed() >= PRUNE_EVERY);
+        let done = blocking(move || {
+            let ids = alive.records.all()?;
+            alive.logs.rotate(&ids)?;
+            if prune { alive.logs.prune(&HashSet::from_iter(ids)) } else { Ok(()) }
+        });
+        match done.await {
+            Ok(()) if prune => pruned = Some(Instant::now()),
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "the logs of workspaces cannot be kept short"),
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+fn address(record: &Record) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, record.port).into()
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await?
+}
+
+fn failed<E: Display>(what: impl Display) -> impl FnOnce(E) -> RuntimeError {
+    move |error| RuntimeError::Failed(format!("{what} failed: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

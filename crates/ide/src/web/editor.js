@@ -1,0 +1,191 @@
+// The open files: tabs, saving, closing, and what the status line says.
+
+import * as api from "./api.js";
+import { choose } from "./dialog.js";
+import { Document } from "./document.js";
+import { $, arrowKeys, h, isMac, memory } from "./dom.js";
+import { FindBar } from "./find.js";
+import { icon } from "./icons.js";
+import { t } from "./i18n.js";
+
+export class Editor {
+  #tabs = new Map();
+
+  /// `on` has watch() and shown(path).
+  constructor(on) {
+    this.on = on;
+    this.active = null;
+    this.workspace = "CodeHub";
+    this.remembered = memory.get("open-files", {});
+    this.find = new FindBar(() => this.active?.surface ?? null);
+    const key = isMac ? "⌘" : "Ctrl+";
+    this.welcome = h("div", { class: "welcome" }, h("img", { src: "assets/icon.svg", width: "56", height: "56", alt: "" }),
+      h("p", {}, t("welcome")), h("p", { class: "quiet" }, t("welcomeKeys", { save: `${key}S`, find: `${key}F`, terminal: `${key}J` })));
+    $("editor-host").append(this.welcome, this.find.element);
+    arrowKeys($("tabs"), '[role="tab"]', (tab) => this.activate(this.byPath(tab.dataset.path)));
+    $("save-button").addEventListener("click", () => this.save());
+    $("find-button").addEventListener("click", () => this.find.open());
+    addEventListener("beforeunload", (event) => {
+      if (this.documents().some((doc) => doc.dirty)) event.preventDefault();
+    });
+    this.#show();
+  }
+
+  setWorkspace(name) {
+    this.workspace = name;
+    this.#show();
+  }
+
+  documents() {
+    return [...this.#tabs.keys()];
+  }
+
+  byPath(path) {
+    return this.documents().find((doc) => doc.path === path);
+  }
+
+  /// Opens the files that were open last time.
+  async restore() {
+    const { paths = [], active } = this.remembered;
+    const known = await Promise.all(paths.map((path) => api.stat(path).then(() => path, () => null)));
+    for (const path of known.filter(Boolean)) this.open(path, false);
+    const doc = this.byPath(active) ?? this.documents()[0];
+    if (doc && !this.active) this.activate(doc, false);
+  }
+
+  async open(path, focus = true) {
+    let doc = this.byPath(path);
+    if (!doc) {
+      doc = new Document(path, { changed: (doc) => this.#refresh(doc), moved: () => this.#status() });
+      this.#tabs.set(doc, this.#makeTab(doc));
+      $("tabs").append(this.#tabs.get(doc));
+      $("editor-host").insertBefore(doc.element, this.find.element);
+      doc.element.hidden = true;
+      doc.loaded = doc.load();
+      this.on.watch();
+    }
+    if (focus) this.activate(doc);
+    await doc.loaded;
+    if (focus && this.active === doc) doc.focus();
+  }
+
+  activate(doc, focus = true) {
+    this.active = doc ?? null;
+    for (const [other, tab] of this.#tabs) {
+      other.element.hidden = other !== doc;
+      tab.setAttribute("aria-selected", String(other === doc));
+      tab.tabIndex = other === doc ? 0 : -1;
+    }
+    if (doc) {
+      this.#tabs.get(doc).scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (focus) doc.focus();
+      this.on.shown(doc.path);
+    }
+    this.find.refresh();
+    this.#show();
+  }
+
+  async save() {
+    const doc = this.active;
+    if (!doc?.surface) return;
+    if (await doc.save()) {
+      const message = $("status-message");
+      message.textContent = t("saved");
+      setTimeout(() => (message.textContent = ""), 2500);
+    }
+  }
+
+  async close(doc) {
+    if (doc.dirty) {
+      const answer = await choose(t("unsavedTitle", { name: doc.name }), t("unsavedText"),
+        [["cancel", t("cancel")], ["discard", t("discard")], ["save", t("save"), "primary"]]);
+      if (answer === null || answer === "cancel") return;
+      if (answer === "save" && !(await doc.save())) return;
+    }
+    this.#drop(doc);
+  }
+
+  /// A file or folder was renamed here; open files follow it.
+  moved(from, to) {
+    for (const doc of this.documents()) {
+      if (doc.path !== from && !doc.path.startsWith(`${from}/`)) continue;
+      doc.setPath(to + doc.path.slice(from.length));
+      this.#refresh(doc);
+    }
+    this.#show();
+    this.on.watch();
+  }
+
+  /// A file or folder was deleted here; unchanged files close.
+  removed(path) {
+    for (const doc of this.documents()) {
+      if (doc.path !== path && !doc.path.startsWith(`${path}/`)) continue;
+      if (doc.dirty) doc.check();
+      else this.#drop(doc);
+    }
+  }
+
+  /// These files changed on disk, or may have.
+  changedOnDisk(paths) {
+    for (const doc of this.documents()) if (paths.includes(doc.path)) doc.check();
+  }
+
+  #drop(doc) {
+    const docs = this.documents();
+    const next = docs[docs.indexOf(doc) + 1] ?? docs[docs.indexOf(doc) - 1];
+    this.#tabs.get(doc).remove();
+    this.#tabs.delete(doc);
+    doc.element.remove();
+    if (this.active === doc) this.activate(next);
+    this.on.watch();
+    this.#show();
+  }
+
+  #makeTab(doc) {
+    const label = h("span", { class: "tab-label" }, doc.name);
+    return h("div", {
+      role: "tab", class: "tab", tabindex: "-1", "aria-selected": "false", "data-testid": "editor-tab", "data-path": doc.path, title: api.shown(doc.path),
+      onclick: () => this.activate(doc),
+      onauxclick: (event) => event.button === 1 && this.close(doc),
+      onkeydown: (event) => event.key === "Delete" && this.close(doc),
+    }, label, h("span", { class: "dirty-dot", "aria-hidden": "true" }),
+      h("button", {
+        type: "button", class: "icon-button tab-close", tabindex: "-1", "aria-label": t("closeFile", { name: doc.name }), "data-testid": "tab-close",
+        onclick: (event) => {
+          event.stopPropagation();
+          this.close(doc);
+        },
+      }, icon("close")));
+  }
+
+  #refresh(doc) {
+    const tab = this.#tabs.get(doc);
+    if (!tab) return;
+    tab.dataset.path = doc.path;
+    tab.title = api.shown(doc.path);
+    tab.querySelector(".tab-label").textContent = doc.name;
+    tab.classList.toggle("dirty", doc.dirty);
+    tab.setAttribute("aria-label", doc.dirty ? `${doc.name}, ${t("unsaved")}` : doc.name);
+    if (doc === this.active) this.#show();
+  }
+
+  #show() {
+    const doc = this.active;
+    this.welcome.hidden = Boolean(doc);
+    $("tabs").hidden = this.#tabs.size === 0;
+    $("save-button").hidden = !doc?.surface;
+    $("find-button").hidden = !doc?.surface;
+    $("save-button").disabled = !doc?.dirty;
+    $("open-path").textContent = doc ? api.shown(doc.path) : "";
+    document.title = doc ? `${doc.dirty ? "● " : ""}${doc.name} — ${this.workspace}` : this.workspace;
+    memory.set("open-files", { paths: this.documents().map((doc) => doc.path), active: doc?.path });
+    this.#status();
+  }
+
+  #status() {
+    const doc = this.active;
+    $("status-position").textContent = doc?.surface ? t("position", doc.surface.position()) : "";
+    $("status-format").textContent = doc?.surface ? `UTF-8 ${doc.eol === "\n" ? "LF" : "CRLF"}` : "";
+    $("status-language").textContent = doc?.surface ? doc.language.name : "";
+  }
+}

@@ -1,0 +1,276 @@
+//! Who works in which workspace: recorded in memory by the proxy, flushed to the bus.
+//!
+//! Recording is one relaxed atomic store into a cell that the caller already holds, because it
+//! happens for every request and every message. Everything else (times, merging, pruning) is the
+//! flusher's business, a few times a minute.
+//!
+//! Guarantees:
+//! - the host's wall clock never decides: ages are measured monotonically and become times by the
+//!   database's clock when they are flushed;
+//! - nothing is lost while the bus or the database is away: cells keep the latest moment until a
+//!   flush has succeeded;
+//! - no counter leaves this process, so a crash leaves nothing behind that keeps a workspace awake.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use codehub_adapters::{bus::Bus, store::Store};
+use codehub_domain::{Timestamp, WorkspaceId};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ActivityConfig, ActivityMode};
+
+#[cfg(test)]
+mod tests;
+
+/// A cell nobody uses is dropped this long after its last activity.
+const FORGET_AFTER: Duration = Duration::from_secs(3600);
+
+/// What somebody did. Kept apart so that the API can say why a workspace is awake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An HTTP request, or bytes of its body.
+    Http,
+    /// A WebSocket was opened (or, where connections count, closed).
+    Socket,
+    /// A message from the browser.
+    FromClient,
+    /// A message from the workspace: terminal output, for example.
+    FromWorkspace,
+}
+
+impl Kind {
+    pub const ALL: [Self; 4] = [Self::Http, Self::Socket, Self::FromClient, Self::FromWorkspace];
+
+    const fn slot(self) -> usize {
+        self as usize
+    }
+}
+
+/// The activity of one workspace. Moments are milliseconds since the process began to record, plus
+/// one, so that zero is "never".
+#[derive(Debug)]
+pub struct Cell {
+    epoch: Instant,
+    last: [AtomicU64; Kind::ALL.len()],
+    flushed: AtomicU64,
+    sockets: AtomicU32,
+}
+
+impl Cell {
+    fn new(epoch: Instant) -> Self {
+        Self { epoch, last: Default::default(), flushed: AtomicU64::new(0), sockets: AtomicU32::new(0) }
+    }
+
+    /// Notes that this happened now: one atomic store.
+    pub fn record(&self, kind: Kind) {
+        self.last[kind.slot()].store(millis(self.epoch), Relaxed);
+    }
+
+    /// When this kind last happened, as an age.
+    pub fn age(&self, kind: Kind) -> Option<Duration> {
+        let at = self.last[kind.slot()].load(Relaxed);
+        (at != 0).then(|| Duration::from_millis(millis(self.epoch).saturating_sub(at)))
+    }
+
+    pub fn open_sockets(&self) -> u32 {
+        self.sockets.load(Relaxed)
+    }
+
+    fn latest(&self) -> u64 {
+        self.last.iter().map(|at| at.load(Relaxed)).max().unwrap_or(0)
+    }
+}
+
+/// An open WebSocket. Counted while it lives.
+#[derive(Debug)]
+pub struct OpenSocket {
+    cell: Arc<Cell>,
+    mode: ActivityMode,
+}
+
+impl OpenSocket {
+    /// A data message passed. Where open connections count, messages add nothing.
+    pub fn message(&self, kind: Kind) {
+        if self.mode == ActivityMode::Traffic {
+            self.cell.record(kind);
+        }
+    }
+}
+
+impl Drop for OpenSocket {
+    fn drop(&mut self) {
+        self.cell.sockets.fetch_sub(1, Relaxed);
+        if self.mode == ActivityMode::Connections {
+            // The TTL starts when the last connection closes, not at the last flush before.
+            self.cell.record(Kind::Socket);
+        }
+    }
+}
+
+/// The activity of this process. Cheap to clone: a handle.
+#[derive(Debug, Clone)]
+pub struct Activity(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    epoch: Instant,
+    mode: ActivityMode,
+    cells: RwLock<HashMap<WorkspaceId, Arc<Cell>>>,
+}
+
+impl Activity {
+    pub fn new(mode: ActivityMode) -> Self {
+        Self(Arc::new(Inner { epoch: Instant::now(), mode, cells: RwLock::default() }))
+    }
+
+    pub fn mode(&self) -> ActivityMode {
+        self.0.mode
+    }
+
+    /// The cell of a workspace; callers keep it, so that recording needs no look-up.
+    pub fn cell(&self, id: WorkspaceId) -> Arc<Cell> {
+        if let Some(cell) = self.peek(id) {
+            return cell;
+        }
+        let mut cells = self.0.cells.write().unwrap_or_else(PoisonError::into_inner);
+        cells.entry(id).or_insert_with(|| Arc::new(Cell::new(self.0.epoch))).clone()
+    }
+
+    /// The cell of a workspace that was active in this process.
+    pub fn peek(&self, id: WorkspaceId) -> Option<Arc<Cell>> {
+        self.0.cells.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    /// Notes an activity by id, for callers that hold no cell.
+    pub fn record(&self, id: WorkspaceId, kind: Kind) {
+        self.cell(id).record(kind);
+    }
+
+    /// A WebSocket opened: counts as activity, and is counted until dropped.
+    pub fn open_socket(&self, cell: &Arc<Cell>) -> OpenSocket {
+        cell.sockets.fetch_add(1, Relaxed);
+        cell.record(Kind::Socket);
+        OpenSocket { cell: cell.clone(), mode: self.0.mode }
+    }
+
+    /// Tells the bus about everything since the last successful flush; how many workspaces.
+    ///
+    /// # Errors
+    /// The database or the bus does not answer. Nothing is lost: the next flush tells it.
+    pub async fn flush(&self, store: &dyn Store, bus: &dyn Bus) -> anyhow::Result<usize> {
+        self.flush_by(async { Ok(store.now().await?) }, bus).await
+    }
+
+    async fn flush_by(
+        &self,
+        database_clock: impl Future<Output = anyhow::Result<Timestamp>>,
+        bus: &dyn Bus,
+    ) -> anyhow::Result<usize> {
+        let pending = self.pending();
+        if pending.is_empty() {
+            self.prune();
+            return Ok(0);
+        }
+        // Taken before the database is asked: an age can only come out too small, so a moment can
+        // only come out too late by the time the answer took. Never too early.
+        let asked_at = millis(self.0.epoch);
+        let now = database_clock.await?;
+        let seen: Vec<(WorkspaceId, Timestamp)> = pending
+            .iter()
+            .map(|&(id, _, latest)| (id, before(now, asked_at.saturating_sub(latest))))
+            .collect();
+        bus.activity_add(&seen).await?;
+        for (_, cell, latest) in &pending {
+            cell.flushed.fetch_max(*latest, Relaxed);
+        }
+        let count = pending.len();
+        drop(pending);
+        self.prune();
+        Ok(count)
+    }
+
+    /// What a flush has to tell: the cell and its latest moment.
+    fn pending(&self) -> Vec<(WorkspaceId, Arc<Cell>, u64)> {
+        let now = millis(self.0.epoch);
+        let cells = self.0.cells.read().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = Vec::new();
+        for (id, cell) in cells.iter() {
+            let held_open = self.0.mode == ActivityMode::Connections && cell.open_sockets() > 0;
+            let latest = if held_open { now } else { cell.latest() };
+            if latest > cell.flushed.load(Relaxed) {
+                pending.push((*id, cell.clone(), latest));
+            }
+        }
+        pending
+    }
+
+    fn prune(&self) {
+        let forget = FORGET_AFTER.as_millis() as u64;
+        let now = millis(self.0.epoch);
+        let mut cells = self.0.cells.write().unwrap_or_else(PoisonError::into_inner);
+        // A cell can only be reached through this map, so one that nobody holds stays unheld while
+        // the map is locked.
+        cells.retain(|_, cell| {
+            let latest = cell.latest();
+            let told = latest <= cell.flushed.load(Relaxed);
+            let old = latest == 0 || now.saturating_sub(latest) > forget;
+            !(told && old) || Arc::strong_count(cell) > 1
+        });
+    }
+
+    /// Flushes every interval, and once more when `shutdown` is cancelled.
+    pub async fn run_flusher(
+        self,
+        config: ActivityConfig,
+        store: Arc<dyn Store>,
+        bus: Arc<dyn Bus>,
+        shutdown: CancellationToken,
+    ) {
+        let mut failing = false;
+        loop {
+            let last = tokio::select! {
+                () = tokio::time::sleep(config.flush_interval) => false,
+                () = shutdown.cancelled() => true,
+            };
+            match self.flush(&*store, &*bus).await {
+                Ok(count) => {
+                    if failing {
+                        tracing::info!(workspaces = count, "activity is flushed again");
+                    }
+                    failing = false;
+                }
+                Err(error) => {
+                    metrics::counter!("codehub_activity_flush_failures_total").increment(1);
+                    if !failing || last {
+                        tracing::warn!(%error, "activity could not be flushed; it is kept and tried again");
+                    }
+                    failing = true;
+                }
+            }
+            if last {
+                return;
+            }
+        }
+    }
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self::new(ActivityMode::Traffic)
+    }
+}
+
+fn millis(epoch: Instant) -> u64 {
+    epoch.elapsed().as_millis() as u64 + 1
+}
+
+fn before(now: Timestamp, age_millis: u64) -> Timestamp {
+    now.checked_sub(jiff::SignedDuration::from_millis(age_millis.min(i64::MAX as u64) as i64)).unwrap_or(now)
+}

@@ -1,0 +1,117 @@
+//! The gate of a real server: store, bus, instances and archives behind the proxy's seam.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Weak},
+};
+
+use async_trait::async_trait;
+use codehub_adapters::store::{Asked, Changes, Store};
+use codehub_domain::{ArchiveKey, Desired, UserId, WorkspaceId, desired::Refusal, event::Actor};
+use http::{HeaderMap, HeaderValue, header};
+
+use super::gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken};
+use crate::{
+    app::App,
+    auth::{self, AuthError, SESSION_COOKIE, Via},
+};
+
+/// Holds the app weakly, so that the app may own the proxy.
+pub struct AppGate {
+    app: Weak<App>,
+    store: Arc<dyn Store>,
+    ide: ProxyIde,
+}
+
+impl AppGate {
+    pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
+        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide }
+    }
+
+    /// For an app that is still being made (`Arc::new_cyclic`).
+    pub fn cyclic(app: Weak<App>, store: Arc<dyn Store>, ide: ProxyIde) -> Self {
+        Self { app, store, ide }
+    }
+
+    fn app(&self) -> Result<Arc<App>, GateError> {
+        self.app.upgrade().ok_or_else(|| GateError("the server is shutting down".into()))
+    }
+}
+
+fn unreachable(error: impl std::fmt::Display) -> GateError {
+    GateError(error.to_string())
+}
+
+/// The headers as they would look if this credential were all that was sent.
+fn only(credential: Credential<'_>) -> Option<HeaderMap> {
+    let (name, prefix, secret) = match credential {
+        Credential::Session(secret) => (header::COOKIE, format!("{SESSION_COOKIE}="), secret),
+        Credential::Bearer(secret) => (header::AUTHORIZATION, "Bearer ".into(), secret),
+    };
+    let value = HeaderValue::from_bytes(&[prefix.as_bytes(), secret].concat()).ok()?;
+    Some(HeaderMap::from_iter([(name, value)]))
+}
+
+#[async_trait]
+impl Gate for AppGate {
+    async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
+        let Some(headers) = only(credential) else { return Ok(None) };
+        match auth::identify(&*self.app()?, &headers).await {
+            Ok(identity) => Ok(Some(Caller {
+                user: identity.user.id,
+                by_cookie: match identity.via {
+                    Via::Session(_) => true,
+                    Via::Token(_) => false,
+                },
+            })),
+            Err(AuthError::Unauthorized(_)) => Ok(None),
+            Err(AuthError::Store(error)) => Err(unreachable(error)),
+        }
+    }
+
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError> {
+        let workspace = self.store.workspace_get(id).await.map_err(unreachable)?;
+        Ok(workspace.map(|workspace| View::new(&workspace, self.ide)))
+    }
+
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>, GateError> {
+        self.app()?.backends.instances.upstream(id).await.map_err(unreachable)
+    }
+
+    async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError> {
+        let app = self.app()?;
+        let asked = self
+            .store
+            .workspace_ask(id, Desired::Running, app.config.limits, Actor::Wake(by), "opened in the browser")
+            .await
+            .map_err(unreachable)?;
+        Ok(match asked {
+            Asked::Changed(_) | Asked::Already(_) => {
+                self.look().await;
+                Woken::Asked
+            }
+            Asked::NotFound | Asked::Refused(Refusal::Gone) => Woken::NotFound,
+            Asked::Refused(Refusal::Busy(_)) => Woken::Busy,
+            Asked::Refused(Refusal::NeedsRecovery) => Woken::NeedsRecovery,
+            Asked::LimitReached(hit) => Woken::Limit(hit),
+        })
+    }
+
+    async fn look(&self) {
+        if let Ok(app) = self.app()
+            && let Err(error) = app.bus().wake().await
+        {
+            // The next tick looks anyway.
+            tracing::debug!(%error, "the controller could not be woken");
+        }
+    }
+
+    async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts> {
+        let info = self.app().ok()?.backends.archives.head(&key).await.ok()??;
+        Some(ArchiveFacts { size_bytes: info.size, created_at: info.created_at })
+    }
+
+    fn changes(&self) -> Changes {
+        self.store.changes()
+    }
+}

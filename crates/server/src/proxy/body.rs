@@ -1,0 +1,207 @@
+//! The bodies that pass through. Nothing is collected: a frame is asked for when the other side has
+//! room for it, so a slow reader slows its writer down.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use tokio::{sync::oneshot, time::Sleep};
+
+use super::pool::Lease;
+use crate::activity::{Cell, Kind};
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body on its way through the proxy, in either direction.
+pub enum ProxyBody {
+    Empty,
+    Full(Bytes),
+    /// Straight from the connection.
+    Incoming(Incoming),
+    /// From a framework that wrapped it.
+    Boxed(UnsyncBoxBody<Bytes, BoxError>),
+    FromWorkspace(FromWorkspace),
+}
+
+impl ProxyBody {
+    pub fn boxed<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self::Boxed(body.map_err(Into::into).boxed_unsync())
+    }
+}
+
+impl From<Incoming> for ProxyBody {
+    fn from(body: Incoming) -> Self {
+        Self::Incoming(body)
+    }
+}
+
+impl Body for ProxyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *self = Self::Empty;
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+            Self::Incoming(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Boxed(body) => Pin::new(body).poll_frame(cx),
+            Self::FromWorkspace(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(bytes) => bytes.is_empty(),
+            Self::Incoming(body) => body.is_end_stream(),
+            Self::Boxed(body) => body.is_end_stream(),
+            Self::FromWorkspace(body) => body.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Incoming(body) => body.size_hint(),
+            Self::Boxed(body) => body.size_hint(),
+            Self::FromWorkspace(body) => body.body.size_hint(),
+        }
+    }
+}
+
+/// The body of a workspace's answer. When it has been read to its end, the connection it came on goes
+/// back to the pool; when it is dropped before, the connection is closed.
+pub struct FromWorkspace {
+    body: Incoming,
+    lease: Option<Lease>,
+    /// Where a download counts as activity while it lasts; `None` for event streams, whose
+    /// heartbeats are nobody's work.
+    cell: Option<Arc<Cell>>,
+    ended: bool,
+}
+
+impl FromWorkspace {
+    pub fn new(body: Incoming, lease: Lease, cell: Option<Arc<Cell>>) -> Self {
+        Self { body, lease: Some(lease), cell, ended: false }
+    }
+}
+
+impl Body for FromWorkspace {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) => {
+                if let Some(cell) = &self.cell {
+                    cell.record(Kind::Http);
+                }
+            }
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a workspace broke off in the middle of an answer");
+            }
+            None => self.ended = true,
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+}
+
+impl Drop for FromWorkspace {
+    fn drop(&mut self) {
+        // Whoever sends it on stops at the announced length, without asking for the end.
+        if (self.ended || self.body.is_end_stream())
+            && let Some(lease) = self.lease.take()
+        {
+            lease.give_back();
+        }
+    }
+}
+
+/// A request's body on its way to the workspace.
+pub struct ToWorkspace {
+    body: ProxyBody,
+    cell: Arc<Cell>,
+    /// `Expect: 100-continue`: nothing is read from the client before the workspace wants it.
+    go_ahead: Option<GoAhead>,
+}
+
+/// Opens when the workspace said "100 Continue", or did not say anything for a while.
+pub struct GoAhead {
+    said: oneshot::Receiver<()>,
+    patience: Pin<Box<Sleep>>,
+}
+
+impl GoAhead {
+    pub fn new(said: oneshot::Receiver<()>, patience: Duration) -> Self {
+        Self { said, patience: Box::pin(tokio::time::sleep(patience)) }
+    }
+}
+
+impl ToWorkspace {
+    pub fn new(body: ProxyBody, cell: Arc<Cell>, go_ahead: Option<GoAhead>) -> Self {
+        Self { body, cell, go_ahead }
+    }
+
+    /// The same for a request whose body is empty.
+    pub fn replay(&self) -> Option<Self> {
+        self.body.is_end_stream().then(|| Self {
+            body: ProxyBody::Empty,
+            cell: self.cell.clone(),
+            go_ahead: None,
+        })
+    }
+}
+
+impl Body for ToWorkspace {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(gate) = &mut self.go_ahead {
+            let said = Pin::new(&mut gate.said).poll(cx).is_ready();
+            if !said && gate.patience.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.go_ahead = None;
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_some() {
+            self.cell.record(Kind::Http);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,126 @@
+//! What can go wrong on the way through the proxy, on whose side, and whether trying again is safe.
+
+use http::StatusCode;
+
+/// Whose fault it is. Decides the log level and the metric, never the answer's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Client,
+    Upstream,
+    Ourselves,
+}
+
+/// Whether the same request may be sent once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// Nothing of it has left: always.
+    Unsent,
+    /// It may have been worked on: only what may be repeated, and only if nothing came back.
+    MaybeSent,
+    Never,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    #[error("{0}")]
+    BadRequest(&'static str),
+    #[error("{0} cannot be proxied")]
+    Method(http::Method),
+    #[error("sign in first")]
+    SignIn,
+    #[error("more than one session was sent")]
+    TwoSessions,
+    #[error("this workspace belongs to somebody else")]
+    NotYours,
+    #[error("the page that opened this connection is not part of CodeHub")]
+    ForeignOrigin,
+    #[error("there is no such workspace")]
+    NotFound,
+    #[error("{0}")]
+    Store(String),
+    #[error("the workspace has no address")]
+    NoUpstream,
+    #[error("the workspace refused the connection: {0}")]
+    Connect(std::io::Error),
+    #[error("the workspace ended the connection: {0}")]
+    Died(hyper::Error),
+    #[error("the workspace answered something that is not HTTP: {0}")]
+    BadResponse(String),
+}
+
+impl ProxyError {
+    pub fn side(&self) -> Side {
+        match self {
+            Self::BadRequest(_)
+            | Self::Method(_)
+            | Self::SignIn
+            | Self::TwoSessions
+            | Self::NotYours
+            | Self::ForeignOrigin
+            | Self::NotFound => Side::Client,
+            Self::Store(_) => Side::Ourselves,
+            Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => Side::Upstream,
+        }
+    }
+
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Connect(_) | Self::NoUpstream => Retry::Unsent,
+            Self::Died(error)
+                if error.is_incomplete_message() || error.is_canceled() || error.is_closed() =>
+            {
+                Retry::MaybeSent
+            }
+            // A reset arrives as an I/O error when it beats the end of the stream.
+            Self::Died(error) if is_reset(error) => Retry::MaybeSent,
+            _ => Retry::Never,
+        }
+    }
+
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::SignIn | Self::TwoSessions => StatusCode::UNAUTHORIZED,
+            Self::NotYours | Self::ForeignOrigin => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
+                StatusCode::BAD_GATEWAY
+            }
+        }
+    }
+
+    /// The machine-readable code of the API's error table.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::BadRequest(_) | Self::Method(_) => "INVALID_REQUEST",
+            Self::SignIn | Self::TwoSessions => "UNAUTHORIZED",
+            Self::NotYours | Self::ForeignOrigin => "FORBIDDEN",
+            Self::NotFound => "NOT_FOUND",
+            Self::Store(_) | Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
+                "UPSTREAM_UNAVAILABLE"
+            }
+        }
+    }
+
+    /// What a person is told. The details of our side and the workspace's stay in the log.
+    pub fn public_message(&self) -> String {
+        match self.side() {
+            Side::Client => self.to_string(),
+            Side::Upstream => "the workspace does not answer; try again in a moment".into(),
+            Side::Ourselves => "CodeHub cannot reach its database; try again in a moment".into(),
+        }
+    }
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            return matches!(io.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe);
+        }
+        source = inner.source();
+    }
+    false
+}

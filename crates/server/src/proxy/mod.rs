@@ -1,0 +1,452 @@
+//! The reverse proxy: `/w/{id}/…` is the web program inside a workspace.
+//!
+//! A request goes through named phases, a file each: [`route`] (which workspace) → [`authorize`] (who
+//! asks, may they) → [`resolve`] (what its phase allows) → [`wake`] (only for a person) → [`forward`]
+//! or [`upgrade`]. [`headers`], [`cookies`] and [`location`] keep both sides clean, [`pages`] is what
+//! people see when the workspace itself cannot answer.
+//!
+//! On the hot path nobody is asked: callers and routes are cached for seconds and forgotten at once
+//! when the store says so ([`routes`]), connections are kept ([`pool`]), activity is one atomic
+//! store, and bodies stream with back-pressure ([`body`]).
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::extract::ConnectInfo;
+use codehub_domain::WorkspaceId;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    activity::{Activity, Kind},
+    app::App,
+    config::Config,
+};
+
+mod app_gate;
+pub mod authorize;
+pub mod body;
+mod cookies;
+pub mod error;
+mod forward;
+mod frames;
+pub mod framing;
+pub mod front;
+pub mod gate;
+mod headers;
+mod location;
+mod metrics;
+mod pages;
+mod pool;
+mod relay;
+pub mod resolve;
+mod route;
+pub mod routes;
+mod text;
+mod upgrade;
+mod wake;
+
+#[cfg(test)]
+mod tests;
+
+pub use app_gate::AppGate;
+pub use body::ProxyBody;
+
+use authorize::{Callers, Identified};
+use error::{ProxyError, Side};
+use gate::{Gate, View};
+use location::Place;
+use metrics::{Metrics, Outcome};
+use resolve::{Step, Visit};
+use routes::{Entry, Routes};
+use text::Lang;
+use wake::NotReady;
+
+const POOL_SWEEP: Duration = Duration::from_secs(5);
+
+/// What the proxy is configured with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a navigation to a sleeping workspace is held before the loading page.
+    pub wake_hold: Duration,
+    /// Host and port of the public base URL: an origin that is ours whatever `Host` says.
+    pub public_authority: String,
+    pub trusted_proxies: Vec<IpAddr>,
+}
+
+impl Settings {
+    pub fn new(config: &Config) -> Self {
+        let base = config.public_base_url.as_str();
+        let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
+        Self {
+            wake_hold: config.proxy.wake_hold,
+            public_authority: authority.split('/').next().unwrap_or_default().to_owned(),
+            trusted_proxies: config.trusted_proxies.clone(),
+        }
+    }
+}
+
+/// Who is at the other end of a connection: put into each request's extensions by whoever accepts
+/// connections. Without it, axum's `ConnectInfo<SocketAddr>` is used.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pub addr: SocketAddr,
+    pub tls: bool,
+}
+
+/// The proxy of one server process.
+pub struct Proxy {
+    gate: Arc<dyn Gate>,
+    settings: Settings,
+    activity: Activity,
+    routes: Arc<Routes>,
+    callers: Arc<Callers>,
+    pool: Arc<pool::Pool>,
+    metrics: Metrics,
+    relays: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+/// Everything the phases know of one request.
+struct Context {
+    id: WorkspaceId,
+    visit: Visit,
+    lang: Lang,
+    host: Option<HeaderValue>,
+    peer: Option<Peer>,
+    trusted: bool,
+    version: Version,
+}
+
+impl Proxy {
+    pub fn new(
+        gate: Arc<dyn Gate>,
+        settings: Settings,
+        activity: Activity,
+        shutdown: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            routes: Arc::new(Routes::new(gate.clone(), activity.clone())),
+            callers: Arc::new(Callers::new(gate.clone())),
+            gate,
+            settings,
+            activity,
+            pool: Arc::default(),
+            metrics: Metrics::new(),
+            relays: TaskTracker::new(),
+            shutdown,
+        })
+    }
+
+    /// Keeps the caches honest and the pool small, until shut down. Spawn it once.
+    pub async fn run(self: Arc<Self>) {
+        let sweep = async {
+            let mut every = tokio::time::interval(POOL_SWEEP);
+            loop {
+                every.tick().await;
+                self.pool.sweep();
+            }
+        };
+        let follow = self.routes.clone().follow(self.callers.clone(), self.shutdown.clone());
+        tokio::select! {
+            () = sweep => {}
+            () = follow => {}
+        }
+    }
+
+    /// Waits until every relay has said good-bye. They begin to when the shutdown token is cancelled.
+    pub async fn drained(&self) {
+        self.relays.close();
+        self.relays.wait().await;
+    }
+
+    /// Answers a request whose path begins with `/w/`.
+    pub async fn serve(self: &Arc<Self>, request: Request<ProxyBody>) -> Response<ProxyBody> {
+        let id = match route::parse(request.uri()) {
+            route::Target::Workspace(id) => id,
+            route::Target::Redirect(to) => {
+                self.metrics.request(Outcome::Redirected);
+                return redirect(StatusCode::PERMANENT_REDIRECT, to);
+            }
+            route::Target::Nothing => {
+                self.metrics.request(Outcome::NotFound);
+                let visit = Visit::of(request.method(), request.headers());
+                return render(&ProxyError::NotFound, visit, Lang::of(request.headers()), None);
+            }
+        };
+        let context = self.context(id, &request);
+        let uri = request.uri().clone();
+        match self.pass(&context, request).await {
+            Ok(response) => response,
+            Err(not_ready) => self.explain(&context, not_ready, &uri).await,
+        }
+    }
+
+    fn context(&self, id: WorkspaceId, request: &Request<ProxyBody>) -> Context {
+        let headers = request.headers();
+        let extensions = request.extensions();
+        let peer = extensions.get::<Peer>().copied().or_else(|| {
+            extensions.get::<ConnectInfo<SocketAddr>>().map(|info| Peer { addr: info.0, tls: false })
+        });
+        // The request line outranks the header (RFC 9112 §3.2.2), and is where HTTP/2 has it.
+        let host = match request.uri().authority() {
+            Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            None => headers.get(header::HOST).cloned(),
+        };
+        Context {
+            id,
+            visit: Visit::of(request.method(), headers),
+            lang: Lang::of(headers),
+            host,
+            trusted: peer
+                .is_some_and(|peer| self.settings.trusted_proxies.contains(&peer.addr.ip().to_canonical())),
+            peer,
+            version: request.version(),
+        }
+    }
+
+    /// The phases, in order.
+    async fn pass(
+        self: &Arc<Self>,
+        context: &Context,
+        request: Request<ProxyBody>,
+    ) -> Result<Response<ProxyBody>, NotReady> {
+        let (method, headers) = (request.method(), request.headers());
+        headers::screen(method, context.version, headers)?;
+
+        let identified = self.callers.identify(headers).await?;
+        let (entry, view) = self.routes.find(context.id).await?;
+        authorize::owner_only(&view, identified.caller)?;
+        let upgrade = headers::wanted_upgrade(context.version, headers);
+        if upgrade.is_some() {
+            let host = headers::effective_host(headers, context.trusted, context.host.as_ref());
+            let public = &self.settings.public_authority;
+            authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
+        }
+
+        let view = match resolve::decide(&view, context.visit) {
+            Step::Forward => view,
+            Step::Wake | Step::Wait(_) => wake::hold(self, &entry, identified.caller.user).await?,
+            Step::Close(closed) => return Err(NotReady::Closed(closed, view)),
+            Step::Asleep => return Err(NotReady::Asleep),
+            Step::Gone => return Err(ProxyError::NotFound.into()),
+        };
+        Ok(self.forward(context, &entry, &view, request, identified, upgrade).await?)
+    }
+
+    async fn forward(
+        self: &Arc<Self>,
+        context: &Context,
+        entry: &Arc<Entry>,
+        view: &View,
+        mut request: Request<ProxyBody>,
+        identified: Identified,
+        upgrade: Option<HeaderValue>,
+    ) -> Result<Response<ProxyBody>, ProxyError> {
+        let uri = route::upstream_uri(request.uri(), view.ide.strip_prefix)
+            .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
+        let client = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
+        let client = client.map(|pass| upgrade::Client { upgraded: hyper::upgrade::on(&mut request), pass });
+        let (parts, body) = request.into_parts();
+        let mut headers = parts.headers;
+        let base_path = route::base_path(context.id);
+        self.clean_request(&mut headers, context, identified, &base_path);
+        if let Some(protocol) = upgrade {
+            upgrade::request_headers(&mut headers, protocol, view.ide.plain_websockets);
+        } else {
+            entry.cell.record(Kind::Http);
+        }
+
+        let outgoing = forward::Outgoing::new(parts.method, uri, headers, body, entry);
+        let answer = forward::exchange(self, entry, outgoing).await?;
+        let place = Place {
+            base_path: &base_path,
+            upstream: answer.addr,
+            host: context.host.as_ref().and_then(|host| host.to_str().ok()),
+            strip_prefix: view.ide.strip_prefix,
+        };
+        self.finish(entry, answer, client, &place)
+    }
+
+    fn finish(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        answer: forward::Answer,
+        client: Option<upgrade::Client>,
+        place: &Place<'_>,
+    ) -> Result<Response<ProxyBody>, ProxyError> {
+        match client {
+            Some(client) if upgrade::agreed(&answer) => {
+                let response = upgrade::switch(self, entry, answer, client, place)?;
+                self.metrics.request(Outcome::Upgraded);
+                Ok(response)
+            }
+            _ => {
+                let response = forward::respond(entry, answer, place)?;
+                self.metrics.request(Outcome::Proxied);
+                Ok(response)
+            }
+        }
+    }
+
+    fn clean_request(&self, headers: &mut HeaderMap, context: &Context, identified: Identified, base: &str) {
+        let wants_trailers =
+            headers::tokens(headers, &header::TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+        headers::remove_hop_by_hop(headers);
+        if wants_trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        cookies::remove_session(headers, context.version);
+        if identified.our_authorization {
+            headers.remove(header::AUTHORIZATION);
+        }
+        if let Ok(prefix) = HeaderValue::from_str(base.trim_end_matches('/')) {
+            let origin = headers::Origin {
+                peer: context.peer.map(|peer| peer.addr.ip().to_canonical()),
+                tls: context.peer.is_some_and(|peer| peer.tls),
+                trusted: context.trusted,
+                host: context.host.as_ref(),
+                prefix: &prefix,
+            };
+            headers::set_forwarded(headers, origin);
+        }
+        if let Some(host) = &context.host {
+            headers.insert(header::HOST, host.clone());
+        }
+    }
+
+    /// What is sent when the workspace itself does not answer.
+    async fn explain(&self, context: &Context, not_ready: NotReady, uri: &Uri) -> Response<ProxyBody> {
+        let navigation = context.visit == Visit::Navigation;
+        let (outcome, response) = match not_ready {
+            NotReady::Error(ProxyError::SignIn) if navigation => {
+                (Outcome::Redirected, redirect(StatusCode::SEE_OTHER, sign_in_address(uri)))
+            }
+            NotReady::Error(error) => {
+                let outcome = match (&error, error.side()) {
+                    (ProxyError::NotFound, _) => Outcome::NotFound,
+                    (_, Side::Client) => Outcome::Refused,
+                    (_, Side::Upstream) => Outcome::UpstreamFailed,
+                    (_, Side::Ourselves) => {
+                        tracing::warn!(workspace = %context.id, %error, "a request could not be proxied");
+                        Outcome::OurFault
+                    }
+                };
+                let mut response = render(&error, context.visit, context.lang, Some(context.id));
+                if matches!(error, ProxyError::BadRequest(_)) && context.version < Version::HTTP_2 {
+                    // Where a request is not understood, neither is what follows it.
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                if matches!(error, ProxyError::TwoSessions) {
+                    // Scripts of a workspace can plant a cookie below its path, and only there.
+                    cookies::remove_planted_session(response.headers_mut(), &route::base_path(context.id));
+                }
+                (outcome, response)
+            }
+            NotReady::Asleep => (Outcome::Asleep, asleep()),
+            NotReady::Loading(waiting, view) => {
+                (Outcome::Loading, pages::loading(context.lang, waiting, &view))
+            }
+            NotReady::Closed(closed, view) if navigation => {
+                let archive = match view.archive_key.filter(|_| closed == resolve::Closed::Archived) {
+                    Some(key) => self.gate.archive(key).await,
+                    None => None,
+                };
+                (Outcome::Closed, pages::closed(context.lang, closed, &view, archive))
+            }
+            NotReady::Closed(_, view) => {
+                let message = format!("the workspace is {} and cannot be reached", view.phase);
+                (Outcome::Closed, json(StatusCode::BAD_GATEWAY, "UPSTREAM_UNAVAILABLE", &message))
+            }
+            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(context.lang, &hit, &view)),
+        };
+        self.metrics.request(outcome);
+        response
+    }
+}
+
+/// A person gets a page, a program gets JSON.
+fn render(error: &ProxyError, visit: Visit, lang: Lang, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+    let mut response = match visit {
+        Visit::Navigation => pages::failed(lang, error, id),
+        Visit::Other => json(error.status(), error.code(), &error.public_message()),
+    };
+    if let ProxyError::Method(_) = error {
+        let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
+}
+
+fn asleep() -> Response<ProxyBody> {
+    let message = "the workspace sleeps; open it in the browser to wake it";
+    json(StatusCode::SERVICE_UNAVAILABLE, "WORKSPACE_STANDBY", message)
+}
+
+fn json(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
+    let body = serde_json::json!({ "error": { "code": code, "message": message } }).to_string();
+    let mut response = Response::new(ProxyBody::Full(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static(pages::RETRY_AFTER_SECONDS));
+    }
+    response
+}
+
+fn redirect(status: StatusCode, to: HeaderValue) -> Response<ProxyBody> {
+    let mut response = Response::new(ProxyBody::Empty);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::LOCATION, to);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Everything that would end the query value or change its meaning.
+const QUERY_VALUE: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'&')
+    .add(b'+')
+    .add(b'%')
+    .add(b'=')
+    .add(b'?');
+
+fn sign_in_address(uri: &Uri) -> HeaderValue {
+    let next = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    HeaderValue::try_from(format!("/login?next={}", utf8_percent_encode(next, QUERY_VALUE)))
+        .unwrap_or_else(|_| HeaderValue::from_static("/login"))
+}
+
+/// The proxy of a running server. Spawn [`Proxy::run`] beside it.
+pub fn of_app(app: &Arc<App>, ide: gate::ProxyIde) -> Arc<Proxy> {
+    let gate = Arc::new(AppGate::new(app, ide));
+    Proxy::new(gate, Settings::new(&app.config), app.activity.clone(), app.shutdown.clone())
+}
+
+/// Whether a request is the proxy's.
+pub fn is_ours(uri: &Uri) -> bool {
+    uri.path().starts_with("/w/")
+}
+
+/// The proxy as part of an axum application. Raw path bytes are kept, because the request's URI is
+/// never rebuilt. [`front`] is the shorter way for servers that accept connections themselves.
+pub fn router(proxy: Arc<Proxy>) -> axum::Router {
+    let service = tower::service_fn(move |request: axum::extract::Request| {
+        let proxy = proxy.clone();
+        async move {
+            let response = proxy.serve(request.map(ProxyBody::boxed)).await;
+            Ok::<_, std::convert::Infallible>(response.map(axum::body::Body::new))
+        }
+    });
+    axum::Router::new().route_service("/w/{*path}", service)
+}

@@ -1,0 +1,106 @@
+//! The phase policy: what a request to a workspace in this state gets. One table, no I/O.
+
+use codehub_domain::{Desired, Operation, Phase};
+use http::{HeaderMap, Method, header};
+
+use super::{gate::View, headers};
+
+/// Who is behind a request. Only a person who opens a page wakes a workspace: a tab left open
+/// reconnects by itself, and if that woke it, it could never sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visit {
+    Navigation,
+    /// Scripts, assets, WebSockets, command-line tools.
+    Other,
+}
+
+impl Visit {
+    pub fn of(method: &Method, headers: &HeaderMap) -> Self {
+        if headers.contains_key(header::UPGRADE) || prefetched(headers) {
+            return Self::Other;
+        }
+        let navigates = match headers.get("sec-fetch-mode") {
+            Some(mode) => mode.as_bytes().eq_ignore_ascii_case(b"navigate"),
+            None => method == Method::GET && accepts_html(headers),
+        };
+        if navigates { Self::Navigation } else { Self::Other }
+    }
+}
+
+/// A browser that loads a page before anybody asked for it is nobody opening it.
+fn prefetched(headers: &HeaderMap) -> bool {
+    ["sec-purpose", "purpose"].iter().any(|name| {
+        headers.get(*name).is_some_and(|value| value.as_bytes().to_ascii_lowercase().starts_with(b"prefetch"))
+    })
+}
+
+fn accepts_html(headers: &HeaderMap) -> bool {
+    headers::tokens(headers, &header::ACCEPT).any(|item| {
+        let media_type = item.split(|&b| b == b';').next().unwrap_or_default();
+        media_type.trim_ascii().eq_ignore_ascii_case(b"text/html")
+    })
+}
+
+/// Why somebody has to wait; the loading page says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    Starting,
+    Restoring,
+    Stopping,
+    Archiving,
+}
+
+/// Why nothing will come, until somebody does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    NotStarted,
+    Archived,
+    Broken,
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Forward,
+    /// Ask for it to run, then wait.
+    Wake,
+    Wait(Waiting),
+    /// A page with a button, or 502.
+    Close(Closed),
+    /// 503, and it sleeps on.
+    Asleep,
+    Gone,
+}
+
+/// The table of the proxy's phase policy.
+pub fn decide(view: &View, visit: Visit) -> Step {
+    if view.deleted {
+        return Step::Gone;
+    }
+    match (view.phase, visit) {
+        (Phase::Running, _) if !view.stopping() => Step::Forward,
+        (Phase::Running | Phase::Standby, Visit::Other) => Step::Asleep,
+        (Phase::Running, Visit::Navigation) => Step::Wait(Waiting::Stopping),
+        (Phase::Standby, Visit::Navigation) => match view.operation {
+            Operation::None if view.desired == Desired::Running => Step::Wait(Waiting::Starting),
+            Operation::None => Step::Wake,
+            Operation::Archiving => Step::Wait(Waiting::Archiving),
+            Operation::Stopping | Operation::Deleting => Step::Wait(Waiting::Stopping),
+            Operation::Restoring => Step::Wait(Waiting::Restoring),
+            Operation::Provisioning | Operation::CreateEmptyArchive | Operation::Starting => {
+                Step::Wait(Waiting::Starting)
+            }
+        },
+        (Phase::Archived, Visit::Navigation) if on_its_way(view) => Step::Wait(Waiting::Restoring),
+        (Phase::Pending, Visit::Navigation) if on_its_way(view) => Step::Wait(Waiting::Starting),
+        (Phase::Archived, _) => Step::Close(Closed::Archived),
+        (Phase::Pending, _) => Step::Close(Closed::NotStarted),
+        (Phase::Error, _) => Step::Close(Closed::Broken),
+        (Phase::Deleting | Phase::Deleted, _) => Step::Gone,
+    }
+}
+
+/// Somebody has already pressed the button that the page would offer.
+fn on_its_way(view: &View) -> bool {
+    view.desired == Desired::Running || matches!(view.operation, Operation::Restoring)
+}

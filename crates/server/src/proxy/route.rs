@@ -1,0 +1,96 @@
+//! `/w/{id}/…`: which workspace a request is for, from the path's bytes exactly as they were sent.
+
+use codehub_domain::WorkspaceId;
+use http::{HeaderValue, Uri, uri::PathAndQuery};
+
+/// What a path under `/w/` names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Workspace(WorkspaceId),
+    /// `/w/{id}`: goes on at `/w/{id}/`, query kept.
+    Redirect(HeaderValue),
+    /// An id that is no id names nothing.
+    Nothing,
+}
+
+const ROOT: &str = "/w/";
+/// `/w/` and a hyphenated UUID.
+const PREFIX_LEN: usize = ROOT.len() + 36;
+
+pub(super) fn parse(uri: &Uri) -> Target {
+    let path = uri.path();
+    let Some(id) = path.get(ROOT.len()..PREFIX_LEN).filter(|_| path.starts_with(ROOT)) else {
+        return Target::Nothing;
+    };
+    let Ok(id) = id.parse::<WorkspaceId>() else { return Target::Nothing };
+    match path.as_bytes().get(PREFIX_LEN) {
+        Some(b'/') => Target::Workspace(id),
+        Some(_) => Target::Nothing,
+        None => {
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            HeaderValue::try_from(format!("/w/{id}/{query}")).map_or(Target::Nothing, Target::Redirect)
+        }
+    }
+}
+
+/// `/w/{id}/`
+pub(super) fn base_path(id: WorkspaceId) -> String {
+    format!("{ROOT}{id}/")
+}
+
+/// What the workspace is asked for: the same bytes, with or without the prefix. Only called on a
+/// path that [`parse`] took for a workspace.
+pub(super) fn upstream_uri(uri: &Uri, strip_prefix: bool) -> Option<Uri> {
+    let whole = uri.path_and_query()?;
+    if !strip_prefix {
+        return Some(Uri::from(whole.clone()));
+    }
+    let rest = whole.as_str().get(PREFIX_LEN..)?;
+    PathAndQuery::try_from(rest).ok().map(Uri::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+    #[test]
+    fn paths_name_workspaces() {
+        let id: WorkspaceId = ID.parse().unwrap();
+        let redirect = |to: &str| Target::Redirect(HeaderValue::try_from(to).unwrap());
+        for (path, expected) in [
+            (format!("/w/{ID}/"), Target::Workspace(id)),
+            (format!("/w/{ID}/a%2Fb//c?d=%20"), Target::Workspace(id)),
+            (format!("http://host/w/{ID}/x"), Target::Workspace(id)),
+            (format!("/w/{ID}"), redirect(&format!("/w/{ID}/"))),
+            (format!("/w/{ID}?a=%2F&b"), redirect(&format!("/w/{ID}/?a=%2F&b"))),
+            (format!("/w/{}/", ID.to_uppercase()), Target::Nothing),
+            (format!("/w/{ID}x/"), Target::Nothing),
+            (format!("/w/{ID}%2F"), Target::Nothing),
+            ("/w/".into(), Target::Nothing),
+            ("/w/x/".into(), Target::Nothing),
+            (format!("/x/{ID}/"), Target::Nothing),
+            (format!("/w//{ID}/"), Target::Nothing),
+        ] {
+            assert_eq!(parse(&path.parse().unwrap()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_prefix_is_kept_byte_for_byte() {
+        for (rest, expected) in [
+            ("/", "/"),
+            ("/?a=b", "/?a=b"),
+            ("//evil.example/x", "//evil.example/x"),
+            ("/a/../b/./c", "/a/../b/./c"),
+            ("/%2e%2E/%00%ff?x=%zz&y=a+b", "/%2e%2E/%00%ff?x=%zz&y=a+b"),
+            ("/a?b?c=/d", "/a?b?c=/d"),
+            ("/한글?q=값", "/한글?q=값"),
+        ] {
+            let uri: Uri = format!("/w/{ID}{rest}").parse().unwrap();
+            assert_eq!(upstream_uri(&uri, true).unwrap().to_string(), expected);
+            assert_eq!(upstream_uri(&uri, false).unwrap().to_string(), format!("/w/{ID}{rest}"));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The real gate: store, bus and authentication as in a running server, with a controller of a few
+//! lines.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use codehub_adapters::{
+    bus::MemoryBus,
+    fake::{FakeBackends, FakeClock, FakeStore, Faults, Gate as Alive, World},
+    runtime::{self, InstanceSpec, Instances, Listed, LogQuery, LogStream},
+    store::{Created, NewWorkspace, Store},
+};
+use codehub_domain::{
+    Desired, Epoch, Phase, SessionId, TokenId, UserId, WorkspaceId, event::Actor, limits::Limits,
+    observed::Instance, user::Role,
+};
+use uuid::Uuid;
+
+use super::support::*;
+use crate::{
+    app::{App, Backends},
+    auth::secret,
+    config::Config,
+    proxy::{
+        AppGate,
+        gate::{Caller, Credential, Gate, ProxyIde, Woken},
+        of_app,
+    },
+};
+
+/// Everything runs at one address.
+struct At(SocketAddr);
+
+#[async_trait]
+impl Instances for At {
+    fn kind(&self) -> &'static str {
+        "at"
+    }
+    async fn ping(&self) -> runtime::Result<()> {
+        Ok(())
+    }
+    async fn start(&self, _: &InstanceSpec) -> runtime::Result<()> {
+        Ok(())
+    }
+    async fn stop(&self, _: WorkspaceId) -> runtime::Result<()> {
+        Ok(())
+    }
+    async fn status(&self, _: WorkspaceId) -> runtime::Result<Option<Instance>> {
+        Ok(None)
+    }
+    async fn list(&self) -> runtime::Result<Vec<Listed>> {
+        Ok(Vec::new())
+    }
+    async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
+        Ok(Some(self.0))
+    }
+    async fn logs(&self, _: WorkspaceId, _: LogQuery) -> runtime::Result<LogStream> {
+        Ok(Box::pin(futures::stream::empty()))
+    }
+}
+
+struct Server {
+    app: Arc<App>,
+    store: Arc<FakeStore>,
+    epoch: Epoch,
+    user: UserId,
+    session: SessionId,
+}
+
+const SECRET: &str = "a-session-secret";
+const TOKEN_TEXT: &str = "a-token";
+
+impl Server {
+    async fn new(upstream: SocketAddr, settings: &[(&str, &str)]) -> Self {
+        let store = Arc::new(FakeStore::new(FakeClock::new()));
+        let fake = Arc::new(FakeBackends { world: World::new(1, Faults::NONE, None), gate: Alive::new() });
+        let backends = Backends {
+            store: store.clone(),
+            bus: Arc::new(MemoryBus::new()),
+            instances: Arc::new(At(upstream)),
+            volumes: fake.clone(),
+            archives: fake,
+        };
+        let config = Config::with(&[&[("data_dir", "/nowhere")], settings].concat()).unwrap();
+        let (user, session) = (UserId::from_uuid(Uuid::now_v7()), SessionId::from_uuid(Uuid::now_v7()));
+        store.user_create(user, "owner", "-", Role::User).await.unwrap();
+        store.session_create(session, user, &secret::hash(SECRET), 3600).await.unwrap();
+        let token = TokenId::from_uuid(Uuid::now_v7());
+        store.token_create(token, user, "t", &secret::hash(TOKEN_TEXT), None).await.unwrap();
+        let epoch = store.epoch_take("test").await.unwrap();
+        Self { app: Arc::new(App::new(config, backends)), store, epoch, user, session }
+    }
+
+    async fn workspace(&self, phase: Phase, desired: Desired) -> WorkspaceId {
+        let new = NewWorkspace {
+            id: WorkspaceId::from_uuid(Uuid::now_v7()),
+            owner: self.user,
+            name: "w".into(),
+            description: String::new(),
+            memo: String::new(),
+            image_ref: String::new(),
+            desired,
+            standby_ttl_seconds: None,
+            archive_ttl_seconds: None,
+        };
+        let id = new.id;
+        let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.user)).await.unwrap();
+        assert!(matches!(created, Created::Created(_)));
+        self.become_phase(id, phase).await;
+        id
+    }
+
+    /// What the controller would do.
+    async fn become_phase(&self, id: WorkspaceId, phase: Phase) {
+        let read = self.store.workspace_get(id).await.unwrap().unwrap();
+        let mut next = read.status.clone();
+        next.phase = phase;
+        self.store.workspace_save(self.epoch, &read, &next, &[]).await.unwrap();
+    }
+
+    fn gate(&self) -> AppGate {
+        AppGate::new(&self.app, ProxyIde::default())
+    }
+}
+
+#[tokio::test]
+async fn the_gate_knows_our_credentials_and_no_others() {
+    let server = Server::new("127.0.0.1:1".parse().unwrap(), &[]).await;
+    let gate = server.gate();
+    let user = server.user;
+    for (credential, expected) in [
+        (Credential::Session(SECRET.as_bytes()), Some(Caller { user, by_cookie: true })),
+        (Credential::Bearer(TOKEN_TEXT.as_bytes()), Some(Caller { user, by_cookie: false })),
+        (Credential::Session(TOKEN_TEXT.as_bytes()), None),
+        (Credential::Bearer(SECRET.as_bytes()), None),
+        (Credential::Session(b""), None),
+        (Credential::Session(b"x; session=a-session-secret"), None),
+        (Credential::Bearer(b"a b"), None),
+        (Credential::Session(b"\xff\xfe"), None),
+    ] {
+        assert_eq!(gate.identify(credential).await.unwrap(), expected, "{credential:?}");
+    }
+}
+
+#[tokio::test]
+async fn waking_asks_the_store_and_pokes_the_controller() {
+    let limits = [("limits.max_running_per_user", "1")];
+    let server = Server::new("127.0.0.1:1".parse().unwrap(), &limits).await;
+    let gate = server.gate();
+    let mut wakes = server.app.backends.bus.wakes();
+    let first = server.workspace(Phase::Standby, Desired::Standby).await;
+    let second = server.workspace(Phase::Standby, Desired::Standby).await;
+    assert_eq!(gate.wake(first, server.user).await.unwrap(), Woken::Asked);
+    wakes.try_recv().unwrap();
+    assert_eq!(gate.workspace(first).await.unwrap().unwrap().desired, Desired::Running);
+    let Woken::Limit(hit) = gate.wake(second, server.user).await.unwrap() else { panic!("no limit") };
+    assert_eq!(hit.running.len(), 1);
+    let unknown = WorkspaceId::from_uuid(Uuid::now_v7());
+    assert_eq!(gate.wake(unknown, server.user).await.unwrap(), Woken::NotFound);
+    assert_eq!(gate.workspace(unknown).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn from_sleep_to_the_ide_and_out_again() {
+    let upstream = Upstream::echoing_heads().await;
+    let server = Arc::new(Server::new(upstream.addr, &[]).await);
+    let id = server.workspace(Phase::Standby, Desired::Standby).await;
+    let proxy = of_app(&server.app, ProxyIde::default());
+    tokio::spawn(proxy.clone().run());
+    let addr = listen(proxy.clone()).await;
+
+    // A controller that needs a moment.
+    let (mut wakes, controller) = (server.app.backends.bus.wakes(), server.clone());
+    tokio::spawn(async move {
+        wakes.recv().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        controller.become_phase(id, Phase::Running).await;
+    });
+    let request = |more: &str| {
+        format!(
+            "GET /w/{id}/x HTTP/1.1\r\nHost: a\r\nCookie: session={SECRET}\r\n{more}Connection: close\r\n\r\n"
+        )
+    };
+    let answer = exchange(addr, &request("Sec-Fetch-Mode: navigate\r\n")).await;
+    assert_eq!(status_of(&answer), 200, "{answer}");
+    assert!(body_of(&answer).starts_with("GET /x HTTP/1.1"));
+
+    // Seen by the TTL's side.
+    server.app.activity.flush(&*server.store, &*server.app.backends.bus).await.unwrap();
+    let seen = server.app.backends.bus.activity_read().await.unwrap();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].0, id);
+
+    // Stopped, then signed out: both within a second.
+    server.become_phase(id, Phase::Standby).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(status_of(&exchange(addr, &request("")).await), 503);
+    server.store.session_delete(server.session).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(status_of(&exchange(addr, &request("")).await), 401);
+}

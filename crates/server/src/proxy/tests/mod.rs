@@ -1,0 +1,12 @@
+//! The proxy against real sockets: a fake gate in front, workspaces that are a few lines of raw TCP
+//! behind, and clients that write the bytes themselves where the bytes are the point.
+
+mod app;
+mod forward;
+mod mounting;
+mod pages;
+mod policy;
+mod rules;
+mod smuggling;
+mod support;
+mod websocket;

@@ -1,0 +1,143 @@
+//! Asking for states: start, stop, archive, recover, and waiting for them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::TestApp;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_circle_with_wait() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let id = app.workspace(&ann, "circle", "RUNNING").await;
+    for (verb, phase) in
+        [("stop", "STANDBY"), ("archive", "ARCHIVED"), ("start", "RUNNING"), ("archive", "ARCHIVED")]
+    {
+        let path = format!("/workspaces/{id}/{verb}?wait=30");
+        let workspace = app.post(&ann, &path, json!({})).await.is(202);
+        assert_eq!((&workspace["phase"], &workspace["operation"]), (&json!(phase), &json!("NONE")), "{verb}");
+    }
+    let archives = app.get(&ann, &format!("/workspaces/{id}/archives")).await.is(200);
+    let items = archives["items"].as_array().unwrap();
+    assert_eq!(items.len(), 2, "{archives}");
+    let workspace = app.get(&ann, &format!("/workspaces/{id}")).await.is(200);
+    assert_eq!((&items[0]["key"], &items[0]["current"]), (&workspace["archive_key"], &json!(true)));
+    assert_eq!(items[1]["current"], false);
+    let history = app.get(&ann, &format!("/workspaces/{id}/history")).await.is(200);
+    let newest = &history["items"][0];
+    assert_eq!((&newest["operation"], &newest["to"]), (&json!("ARCHIVING"), &json!("ARCHIVED")), "{newest}");
+    assert!(
+        newest["at"].is_string()
+            && newest["reason"].is_string()
+            && newest["from"].is_string()
+            && newest["actor"] == "controller"
+    );
+    let asked =
+        history["items"].as_array().unwrap().iter().filter(|e| e["actor"] == format!("user:{}", ann.id));
+    assert!(asked.count() >= 4, "{history}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_under_way_refuses_other_wishes_and_names_itself() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let id = app.workspace(&ann, "busy", "STANDBY").await;
+    let path = format!("/workspaces/{id}");
+    app.gate.freeze();
+    app.post(&ann, &format!("{path}/start"), json!({})).await.is(202);
+    let busy = || async { app.get(&ann, &path).await.is(200)["operation"] == "STARTING" };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    app.gate.wake();
+    // Held between the save of the operation and its effect.
+    while !busy().await {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    app.gate.freeze();
+    if busy().await {
+        let message = app.post(&ann, &format!("{path}/stop"), json!({})).await.error(409, "INVALID_STATE");
+        assert!(message.contains("STARTING"), "{message}");
+        app.delete(&ann, &path).await.error(409, "INVALID_STATE");
+        app.patch(&ann, &path, json!({ "desired_state": "ARCHIVED", "name": "no" }))
+            .await
+            .error(409, "INVALID_STATE");
+        let same = app.post(&ann, &format!("{path}/start"), json!({})).await.is(202);
+        assert_eq!((&same["name"], &same["desired_state"]), (&json!("busy"), &json!("RUNNING")));
+        app.patch(&ann, &path, json!({ "name": "renamed" })).await.is(200);
+        let before = Instant::now();
+        let waited = app.post(&ann, &format!("{path}/start?wait=1"), json!({})).await.is(202);
+        assert_eq!(waited["operation"], "STARTING", "time is up: as it is");
+        assert!(before.elapsed() >= Duration::from_secs(1));
+    }
+    app.gate.wake();
+    let arrived = app.get(&ann, &format!("{path}?wait=20")).await.is(200);
+    assert_eq!(arrived["phase"], "RUNNING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_is_bounded_and_checked() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let id = app.workspace(&ann, "w", "STANDBY").await;
+    for wrong in ["121", "-1", "x", ""] {
+        let message = app
+            .post(&ann, &format!("/workspaces/{id}/start?wait={wrong}"), json!({}))
+            .await
+            .error(400, "INVALID_REQUEST");
+        assert!(message.contains("wait") && message.contains("120"), "{message}");
+    }
+    assert_eq!(app.get(&ann, &format!("/workspaces/{id}")).await.is(200)["desired_state"], "STANDBY");
+    let before = Instant::now();
+    app.post(&ann, &format!("/workspaces/{id}/stop?wait=60"), json!({})).await.is(202);
+    assert!(before.elapsed() < Duration::from_secs(5), "it has arrived already");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_lists_ones_own_running_workspaces_only() {
+    let app =
+        TestApp::with(&[("limits.max_running_per_user", "1"), ("limits.max_running_global", "2")]).await;
+    let ann = app.ann().await;
+    let bob = app.person("bob", codehub_domain::user::Role::User).await;
+    let first = app.workspace(&ann, "first", "RUNNING").await;
+    let asleep = app.workspace(&ann, "asleep", "STANDBY").await;
+    let refused = app.post(&ann, "/workspaces", json!({ "name": "second" })).await;
+    assert_eq!(refused.body["error"]["details"]["running"], json!([{ "id": first, "name": "first" }]));
+    refused.error(429, "LIMIT_EXCEEDED");
+    app.post(&ann, &format!("/workspaces/{asleep}/start"), json!({})).await.error(429, "LIMIT_EXCEEDED");
+    app.patch(&ann, &format!("/workspaces/{asleep}"), json!({ "desired_state": "RUNNING" }))
+        .await
+        .error(429, "LIMIT_EXCEEDED");
+    app.workspace(&bob, "bob's", "RUNNING").await;
+    let carl = app.person("carl", codehub_domain::user::Role::User).await;
+    let refused = app.post(&carl, "/workspaces", json!({ "name": "none left" })).await;
+    assert_eq!(refused.body["error"]["details"]["running"], json!([]), "never somebody else's");
+    refused.error(429, "LIMIT_EXCEEDED");
+    assert_eq!(app.get(&carl, "/workspaces").await.is(200)["total"], 0);
+    app.post(&ann, &format!("/workspaces/{first}/stop?wait=20"), json!({})).await.is(202);
+    app.post(&ann, &format!("/workspaces/{asleep}/start"), json!({})).await.is(202);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recovery_is_for_errors_and_its_archive_must_exist() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let id = app.workspace(&ann, "fine", "ARCHIVED").await;
+    let other = app.workspace(&ann, "other", "ARCHIVED").await;
+    let path = format!("/workspaces/{id}/recover");
+    app.post(&ann, &path, json!({})).await.error(409, "INVALID_STATE");
+    let request = app.request(&ann, reqwest::Method::POST, &path);
+    app.send(request).await.error(409, "INVALID_STATE");
+    let key_of_other = app.get(&ann, &format!("/workspaces/{other}")).await.is(200)["archive_key"].clone();
+    let no_such_key = format!("{id}/{}/home.tar.zst", uuid::Uuid::now_v7());
+    for (key, words) in [
+        (json!("nonsense"), "archive key"),
+        (key_of_other, "another workspace"),
+        (json!(no_such_key), "no such archive"),
+    ] {
+        let message =
+            app.post(&ann, &path, json!({ "restore_from": key })).await.error(400, "INVALID_REQUEST");
+        assert!(message.contains("restore_from") && message.contains(words), "{message}");
+    }
+    app.post(&ann, &path, json!({ "accept": true })).await.error(400, "INVALID_REQUEST");
+}
