@@ -11,14 +11,15 @@ use axum::{
 };
 use codehub_adapters::{archive::ListedArchive, store::is_active};
 use codehub_domain::{
-    UserId, Workspace, WorkspaceId, condition::Condition, event::HistoryEntry, ttl::TtlPolicy, user::User,
+    Operation, UserId, Workspace, WorkspaceId, condition::Condition, event::HistoryEntry, ttl::TtlPolicy,
+    user::User,
 };
 use maud::{Markup, html};
 
 use super::{
     components::moment,
     error::Result,
-    i18n::words,
+    i18n::{history, words},
     icons,
     layout::{Page, Place},
     logs, recover, row,
@@ -103,7 +104,7 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
             div.columns {
                 div.main-column {
                     (conditions(view, &detail.workspace))
-                    (history(view, detail))
+                    (past(view, detail))
                 }
                 div.side-column {
                     (facts(view, detail))
@@ -242,7 +243,7 @@ fn archives(view: &View, detail: &Detail) -> Markup {
     }
 }
 
-fn history(view: &View, detail: &Detail) -> Markup {
+fn past(view: &View, detail: &Detail) -> Markup {
     let (t, lang) = (view.t, view.lang);
     let name_of = |id: &str| {
         let id: UserId = id.parse().ok()?;
@@ -267,9 +268,14 @@ fn history(view: &View, detail: &Detail) -> Markup {
                                         (words::phase(lang, entry.to))
                                     }
                                 }
-                                @if !entry.reason.is_empty() { " · " span.break { (entry.reason) } }
+                                @if entry.operation != Operation::None {
+                                    " · " (history::operation(lang, entry.operation))
+                                }
+                                @if !entry.reason.is_empty() {
+                                    " · " span.break { (history::reason(lang, &entry.reason)) }
+                                }
                             }
-                            p.quiet { (moment(view, entry.at)) " · " (words::actor(lang, &entry.actor, name_of)) }
+                            p.quiet { (moment(view, entry.at)) " · " (history::actor(lang, &entry.actor, name_of)) }
                         }
                     }
                 }

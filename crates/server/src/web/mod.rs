@@ -139,7 +139,7 @@ fn finished(headers: &HeaderMap, uri: &Uri, mut response: Response) -> Response 
 /// The error as a page, with the status and headers it had. Without the navigation: who is asking may
 /// be exactly what could not be found out.
 fn drawn(view: &View, error: WebError, plain: &Response) -> Response {
-    let (title, text) = i18n::words::error(view.lang, error);
+    let (title, text) = i18n::trouble::error(view.lang, error);
     let body = html! {
         section.card.narrow.door data-testid="error-page" data-status=(error.status().as_u16()) {
             (icons::logo())

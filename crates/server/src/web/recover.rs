@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use super::{
     components::{ahead, moment},
     detail::Detail,
-    i18n::words,
+    i18n::{trouble, words},
     icons, row,
     view::{Me, View},
 };
@@ -56,8 +56,8 @@ pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
     html! {
         section #part-error data-part .card.error-card[failure.reason.is_terminal()]
             aria-labelledby="error-title" data-testid="error" data-reason=(failure.reason) {
-            h2 #error-title { (icons::phase(Phase::Error)) (words::reason(view.lang, failure.reason)) }
-            p { (words::reason_meaning(view.lang, failure.reason)) }
+            h2 #error-title { (icons::phase(Phase::Error)) (trouble::reason(view.lang, failure.reason)) }
+            p { (trouble::reason_meaning(view.lang, failure.reason)) }
             @if !failure.message.is_empty() {
                 p.said { span.quiet { (t.in_its_words) " " } code.break { (failure.message) } }
             }

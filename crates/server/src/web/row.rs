@@ -9,7 +9,12 @@ use codehub_domain::{
 };
 use maud::{Markup, html};
 
-use super::{components, i18n::words, icons, view::View};
+use super::{
+    components,
+    i18n::{trouble, words},
+    icons,
+    view::View,
+};
 use crate::service::{self, Access};
 
 /// What somebody can do with a workspace now. The rules are the domain's and the service's; what is
@@ -120,7 +125,7 @@ pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy, with_troubl
         }
         @if let Some(failure) = status.error.as_ref().filter(|_| with_trouble) {
             p.trouble.passing[!failure.reason.is_terminal()] data-testid="error-reason" data-reason=(failure.reason) {
-                strong { (words::reason(lang, failure.reason)) }
+                strong { (trouble::reason(lang, failure.reason)) }
                 @if !failure.reason.is_terminal() {
                     " · " (words::failed_times(lang, status.error_count))
                     @if let Some(at) = status.next_retry_at {

@@ -25,7 +25,12 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
     let counts = app.store().workspace_counts().await?;
     let brake = app.store().setting_get(gc::BRAKE_SETTING).await?;
     let backends = &app.backends;
-    let (instances, archives) = tokio::join!(backends.instances.ping(), backends.archives.ping());
+    let (instances, volumes, archives, bus) = tokio::join!(
+        backends.instances.ping(),
+        backends.volumes.ping(),
+        backends.archives.ping(),
+        backends.bus.ping()
+    );
     let leading = *app.leading.borrow();
     let total: u64 = counts.values().sum();
     let body = html! {
@@ -54,7 +59,9 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                 dl.facts {
                     (backend(view, t.database, app.store().kind(), true))
                     (backend(view, t.runtime, backends.instances.kind(), instances.is_ok()))
+                    (backend(view, t.homes, backends.volumes.kind(), volumes.is_ok()))
                     (backend(view, t.archives, backends.archives.kind(), archives.is_ok()))
+                    (backend(view, t.bus, backends.bus.kind(), bus.is_ok()))
                 }
             }
             section.card {

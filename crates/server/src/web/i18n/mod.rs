@@ -2,9 +2,11 @@
 //!
 //! Fixed texts are one table ([`texts`]): a line has all languages, so a missing translation does not
 //! compile. What depends on a value (a phase, a count, a time) is a function with an exhaustive
-//! `match` ([`words`]).
+//! `match` ([`words`], [`trouble`], [`history`]).
 
+pub mod history;
 mod texts;
+pub mod trouble;
 pub mod words;
 
 use http::{HeaderMap, header::ACCEPT_LANGUAGE};

@@ -202,6 +202,8 @@ texts! {
     backends: "Backends", "백엔드";
     database: "Database", "데이터베이스";
     runtime: "Workspaces run as", "실행 환경";
+    homes: "Homes", "홈 저장소";
+    bus: "Messages", "메시지 버스";
     answers: "answers", "응답함";
     answers_not: "does not answer", "응답 없음";
     this_server: "This server", "이 서버";

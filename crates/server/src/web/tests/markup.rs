@@ -264,13 +264,13 @@ async fn ids_are_unique_and_labels_have_their_fields() {
 fn errors_speak_every_language() {
     for error in WebError::ALL {
         let (en, ko) = (
-            super::super::i18n::words::error(Lang::En, error),
-            super::super::i18n::words::error(Lang::Ko, error),
+            super::super::i18n::trouble::error(Lang::En, error),
+            super::super::i18n::trouble::error(Lang::Ko, error),
         );
         assert!(!en.0.is_empty() && !ko.1.is_empty() && en != ko, "{error:?}");
     }
     for reason in ErrorReason::ALL {
-        let meaning = |lang| super::super::i18n::words::reason_meaning(lang, *reason);
+        let meaning = |lang| super::super::i18n::trouble::reason_meaning(lang, *reason);
         assert_ne!(meaning(Lang::En), meaning(Lang::Ko), "{reason}");
     }
     assert!(forms::Problem::NameMissing.text(Lang::Ko).contains("이름"));
