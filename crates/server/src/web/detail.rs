@@ -117,7 +117,6 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
 
 fn head(me: &Me, detail: &Detail) -> Markup {
     let (view, t, ws) = (&me.view, me.view.t, &detail.workspace);
-    let buttons = row::Buttons::of(me.user(), ws);
     html! {
         section #part-head data-part .detail-head {
             p.crumb { a href="/" { (icons::back()) (t.workspaces) } }
@@ -129,10 +128,7 @@ fn head(me: &Me, detail: &Detail) -> Markup {
                     @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
                 }
                 div.ws-actions {
-                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id)))
-                    @if buttons.edit {
-                        a.button href={ "/workspaces/" (ws.id) "/edit" } data-dialog data-testid="edit" { (t.edit) }
-                    }
+                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), true))
                 }
             }
         }

@@ -141,7 +141,7 @@ fn body(
                 (icons::plus()) (t.new_workspace)
             }
         }
-        @if !nothing_at_all || all || me.identity.is_admin() { (toolbar(me, filter, all)) }
+        @if !nothing_at_all || all || me.identity.is_admin() { (toolbar(me, filter, all, !nothing_at_all)) }
         @if nothing_at_all {
             (empty(view))
         } @else if page.items.is_empty() {
@@ -172,26 +172,28 @@ fn body(
     }
 }
 
-fn toolbar(me: &Me, filter: &Filter, all: bool) -> Markup {
+fn toolbar(me: &Me, filter: &Filter, all: bool, searches: bool) -> Markup {
     let (view, t) = (&me.view, me.view.t);
     html! {
         div.toolbar {
-            form.filters method="get" action="/" role="search" data-auto {
-                @if all { input type="hidden" name="all" value="true"; }
-                div.search {
-                    label.sr-only for="q" { (t.search_by_name) }
-                    (icons::search())
-                    input #q type="search" name="q" value=(filter.q) placeholder=(t.search_by_name) maxlength="255"
-                        data-testid="search";
-                }
-                label.sr-only for="phase" { (t.filter_by_phase) }
-                select #phase name="phase" data-testid="phase-filter" {
-                    option value="" { (t.all_phases) }
-                    @for phase in Phase::ALL.iter().filter(|phase| !matches!(phase, Phase::Deleting | Phase::Deleted)) {
-                        option value=(phase) selected[filter.phase() == Some(*phase)] { (words::phase(view.lang, *phase)) }
+            @if searches {
+                form.filters method="get" action="/" role="search" data-auto {
+                    @if all { input type="hidden" name="all" value="true"; }
+                    div.search {
+                        label.sr-only for="q" { (t.search_by_name) }
+                        (icons::search())
+                        input #q type="search" name="q" value=(filter.q) placeholder=(t.search_by_name) maxlength="255"
+                            data-testid="search";
                     }
+                    label.sr-only for="phase" { (t.filter_by_phase) }
+                    select #phase name="phase" data-testid="phase-filter" {
+                        option value="" { (t.all_phases) }
+                        @for phase in Phase::ALL.iter().filter(|phase| !matches!(phase, Phase::Deleting | Phase::Deleted)) {
+                            option value=(phase) selected[filter.phase() == Some(*phase)] { (words::phase(view.lang, *phase)) }
+                        }
+                    }
+                    button type="submit" data-testid="search-go" { (t.search) }
                 }
-                button type="submit" data-testid="search-go" { (t.search) }
             }
             @if me.identity.is_admin() {
                 nav.segmented.links aria-label=(t.whose) {

@@ -85,7 +85,7 @@ impl Row<'_> {
                     @if !ws.description.is_empty() { p.description { (ws.description) } }
                 }
                 div.ws-state { (state(view, ws, self.policy, true)) }
-                div.ws-actions { (actions(view, self.user, ws, self.back)) }
+                div.ws-actions { (actions(view, self.user, ws, self.back, false)) }
             }
         }
     }
@@ -138,7 +138,7 @@ pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy, with_troubl
 }
 
 /// The buttons of a workspace, most wanted first.
-pub(super) fn actions(view: &View, user: &User, ws: &Workspace, back: &str) -> Markup {
+pub(super) fn actions(view: &View, user: &User, ws: &Workspace, back: &str, with_edit: bool) -> Markup {
     let (t, buttons) = (view.t, Buttons::of(user, ws));
     let to = |verb: &str| format!("/workspaces/{}/{verb}", ws.id);
     let start = if ws.status.phase == Phase::Archived { t.restore } else { t.start };
@@ -160,6 +160,9 @@ pub(super) fn actions(view: &View, user: &User, ws: &Workspace, back: &str) -> M
         @if buttons.stop { (components::post_button(&to("stop"), back, "", "stop", t.stop, &ws.name)) }
         @if buttons.archive {
             (components::post_button(&to("archive"), back, "", "archive", t.archive_verb, &ws.name))
+        }
+        @if buttons.edit && with_edit {
+            a.button href=(to("edit")) data-dialog data-testid="edit" { (t.edit) }
         }
         @if buttons.delete {
             a.button.danger href=(to("delete")) data-dialog data-testid="delete" {
