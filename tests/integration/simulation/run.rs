@@ -206,6 +206,7 @@ impl Simulation {
             backends,
             settings: Arc::new(settings()),
             chance: Arc::new(Dice(self.world.clone(), self.began)),
+            leading: tokio::sync::watch::Sender::new(None),
             decide: self.options.decide,
         };
         let leadership = Leadership::Exclusive { holder: format!("process {}", self.processes.len()) };

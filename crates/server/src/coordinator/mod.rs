@@ -21,12 +21,13 @@ pub mod ttl;
 use std::{sync::Arc, time::Duration};
 
 use codehub_domain::{
+    Epoch,
     decide::{self, Decision, Inputs},
     gc::GcPolicy,
     retry::Policy,
     ttl::TtlPolicy,
 };
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{app::Backends, config::Config};
@@ -80,6 +81,8 @@ pub struct Context {
     pub backends: Backends,
     pub settings: Arc<Settings>,
     pub chance: Arc<dyn Chance>,
+    /// The epoch this process leads with, while it does.
+    pub leading: watch::Sender<Option<Epoch>>,
     /// The rules: [`decide::decide`], except where the simulation shows that it notices wrong ones.
     pub decide: fn(&Inputs<'_>) -> Decision,
 }
@@ -90,8 +93,16 @@ impl Context {
             backends,
             settings: Arc::new(settings),
             chance: Arc::new(chance::Random),
+            leading: watch::Sender::new(None),
             decide: decide::decide,
         }
+    }
+}
+
+impl Context {
+    fn lead(&self, epoch: Option<Epoch>) {
+        self.leading.send_replace(epoch);
+        metrics::gauge!("codehub_leader").set(if epoch.is_some() { 1.0 } else { 0.0 });
     }
 }
 
@@ -102,14 +113,14 @@ pub async fn run(context: Context, leadership: Leadership, shutdown: Cancellatio
             loop {
                 let term = leadership.acquire(&context).await;
                 tracing::info!(epoch = %term.epoch, "this process leads");
-                metrics::gauge!("codehub_leader").set(1.0);
+                context.lead(Some(term.epoch));
                 let why = serve_term(&context, &term).await;
-                metrics::gauge!("codehub_leader").set(0.0);
+                context.lead(None);
                 tracing::warn!(epoch = %term.epoch, why, "leadership is over");
             }
         })
         .await;
-    metrics::gauge!("codehub_leader").set(0.0);
+    context.lead(None);
 }
 
 /// Runs the components until leadership is lost. Dropping the set ends them all.

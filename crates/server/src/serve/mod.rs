@@ -60,8 +60,9 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
 
 /// Leads, until the token says otherwise. The lock on the data directory makes this the only one.
 pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
-    let context =
+    let mut context =
         coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
+    context.leading = app.leading.clone();
     let leadership = coordinator::leader::Leadership::Exclusive { holder: api::replica_name() };
     coordinator::run(context, leadership, until)
 }
