@@ -39,7 +39,8 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
 
     let (status, body) = recover(&server, &id, json!({ "restore_from": workspace["archive_key"] })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(
         server.inside(&id, "/read?log").await.as_deref(),
         Some("old\n"),
@@ -60,7 +61,8 @@ async fn a_vanished_archive_is_data_lost_until_somebody_accepts_it() {
     assert_eq!(workspace["error"]["reason"], "DataLost");
     let (status, body) = recover(&server, &id, json!({ "accept_data_loss": true })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await, None, "an empty home, as accepted");
 }
 
@@ -86,7 +88,8 @@ async fn a_damaged_archive_is_corrupted_and_left_untouched() {
     fs::write(data, &good).unwrap();
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
 }
 
@@ -103,6 +106,7 @@ async fn a_home_that_was_put_back_is_found_again() {
     server.until(&id, "seen again", |it| it["conditions"]["storage.volume_ready"]["status"] == "True").await;
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
 }

@@ -18,7 +18,7 @@ use crate::{
     auth::first_run::{self, FirstRun},
     backends,
     config::Config,
-    coordinator, telemetry,
+    coordinator, telemetry, web,
 };
 
 mod connections;
@@ -71,13 +71,10 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
 pub fn router(app: &Arc<App>) -> Router {
     Router::new()
         .merge(api::router())
-        .fallback(nothing_here)
+        .merge(web::router())
+        .fallback(web::not_found)
         .layer(middleware::from_fn(telemetry::http::observe))
         .with_state(Arc::clone(app))
-}
-
-async fn nothing_here() -> (http::StatusCode, &'static str) {
-    (http::StatusCode::NOT_FOUND, "there is nothing here\n")
 }
 
 /// The tasks that run beside the requests until the server stops.
