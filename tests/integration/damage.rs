@@ -110,3 +110,25 @@ async fn a_home_that_was_put_back_is_found_again() {
     server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_on_another_backend_is_left_alone_and_said_so() {
+    let mut server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "1s").start().await;
+    let id = server.create(json!({ "name": "moved", "desired_state": "STANDBY" })).await;
+    server.kill();
+    let sql = format!("UPDATE workspaces SET storage_backend = 'elsewhere' WHERE id = '{id}'");
+    let script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()";
+    let database = server.setup.data_dir().join("codehub.db");
+    let done = std::process::Command::new("python3").args(["-c", script]).arg(database).arg(sql).status();
+    assert!(done.unwrap().success());
+    let home = server.home(&id);
+    let aside = server.setup.data.path().join("aside");
+    fs::rename(&home, &aside).unwrap();
+    server.restart().await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(server.workspace(&id).await["phase"], "STANDBY", "not seeing it here proves nothing");
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    let failed = server.until_phase(&id, "ERROR").await;
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("lives on elsewhere"), "{message}");
+}
