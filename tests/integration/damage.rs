@@ -49,6 +49,30 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fork_has_the_home_of_its_archive_and_goes_its_own_way() {
+    let server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    let archives = server.get(&format!("/workspaces/{id}/archives")).await;
+    let wish = json!({ "name": "fork", "from_archive": archives["items"][0]["key"] });
+    let fork = server.create(wish).await;
+    server.until_phase(&fork, "RUNNING").await;
+    assert_eq!(server.inside(&fork, "/read?log").await.as_deref(), Some("old\n"), "as it was archived");
+    server.inside(&fork, "/write?log=forked").await.unwrap();
+    server.go(&id, "start").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "untouched");
+
+    // Its volume vanishes: the archive it was made from is still a way back.
+    server.go(&fork, "stop").await;
+    fs::remove_dir_all(server.home(&fork)).unwrap();
+    server.post(&format!("/workspaces/{fork}/start"), json!({})).await;
+    let lost = server.until_phase(&fork, "ERROR").await;
+    let (status, body) = recover(&server, &fork, json!({ "restore_from": lost["archive_key"] })).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&fork, "RUNNING").await;
+    assert_eq!(server.inside(&fork, "/read?log").await.as_deref(), Some("old\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_vanished_archive_is_data_lost_until_somebody_accepts_it() {
     let server = Setup::new().start().await;
     let id = with_history(&server).await;
