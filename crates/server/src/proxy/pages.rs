@@ -118,10 +118,10 @@ impl Page<'_> {
 }
 
 /// A form button that posts to the dashboard and comes back here.
-fn action(id: WorkspaceId, verb: &str, next: WorkspaceId, label: &str, name: Option<&str>) -> Markup {
+fn action(id: WorkspaceId, verb: &str, back: WorkspaceId, label: &str, name: Option<&str>) -> Markup {
     html! {
         form method="post" action={ "/workspaces/" (id) "/" (verb) } {
-            input type="hidden" name="next" value=(base_path(next));
+            input type="hidden" name="back" value=(base_path(back));
             button type="submit" aria-label=[name.map(|name| format!("{label}: {name}"))] { (label) }
         }
     }

@@ -72,9 +72,7 @@ pub struct View {
 
 impl View {
     pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
-        let lang = cookies::get(headers, LANG_COOKIE)
-            .and_then(Lang::from_code)
-            .unwrap_or_else(|| Lang::accepted(headers));
+        let lang = chosen_language(headers).unwrap_or_else(|| Lang::accepted(headers));
         let theme = cookies::get(headers, THEME_COOKIE).and_then(Theme::from_code).unwrap_or(Theme::Auto);
         let here = uri.path_and_query().map_or("/", |path| path.as_str());
         Self {
@@ -87,6 +85,11 @@ impl View {
             now: Timestamp::now(),
         }
     }
+}
+
+/// The language somebody picked, whatever their browser prefers.
+pub fn chosen_language(headers: &HeaderMap) -> Option<Lang> {
+    cookies::get(headers, LANG_COOKIE).and_then(Lang::from_code)
 }
 
 /// Anybody. A form they send must not come from another site.
