@@ -90,7 +90,8 @@ impl Options {
 
     /// What `GET api/info` answers.
     fn info(&self) -> Value {
-        let is_web = |url: &&String| ["http://", "https://", "../"].iter().any(|start| url.starts_with(start));
+        let is_web =
+            |url: &&String| ["http://", "https://", "../"].iter().any(|start| url.starts_with(start));
         let dashboard = self.dashboard.as_ref().filter(is_web);
         json!({ "name": self.name, "dashboard": dashboard })
     }
