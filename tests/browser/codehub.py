@@ -39,7 +39,7 @@ class Server:
             [BINARY], env=environment, cwd=self.data, text=True, encoding="utf-8",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
-        self.output = []
+        self.output, self._sessions = [], {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         pattern = r"(http://\S+/setup\?token=\S+)" if not admin else r"(http://127\.0\.0\.1:[1-9]\d*)"
@@ -49,6 +49,12 @@ class Server:
         wait_for(self._ready, "the server to answer")
         if admin:
             self.api = Api(self.url, ADMIN, PASSWORD)
+
+    def session(self, username, password):
+        """The cookie of somebody who signed in; once each, for passwords are slow to check."""
+        if username not in self._sessions:
+            self._sessions[username] = Api(self.url, username, password).cookie
+        return self._sessions[username]
 
     def _read(self):
         for line in self.process.stdout:
@@ -154,6 +160,7 @@ class Wire:
         import socket
 
         self._socket = socket
+        self.session = server.session
         self._to = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
         self._open, self._whole = set(), True
         self._listener = socket.create_server(("127.0.0.1", 0))

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -44,9 +43,8 @@ def tab(browser, request):
         contexts.append(context)
         context.set_default_timeout(PATIENCE * 1000)
         if user:
-            form = {"username": user[0], "password": user[1]}
-            answer = context.request.post("/login", form=form, headers={"Origin": server.url})
-            assert answer.ok, f"could not sign in as {user[0]}: {answer.status}"
+            name, value = server.session(*user).split("=", 1)
+            context.add_cookies([{"name": name, "value": value, "url": server.url}])
         page = context.new_page()
         page.complaints = []
         if strict:
@@ -94,11 +92,8 @@ def server(start):
 
 @pytest.fixture(scope="session")
 def shots():
-    """Where pictures go. All of them: CODEHUB_SCREENSHOTS_ALL; the README's: CODEHUB_SCREENSHOTS."""
+    """Where a picture of every page goes, if anybody wants to look at them."""
     directory = os.environ.get("CODEHUB_SCREENSHOTS_ALL")
     if directory:
         Path(directory).mkdir(parents=True, exist_ok=True)
-        yield Path(directory)
-    else:
-        with tempfile.TemporaryDirectory(prefix="codehub-shots-") as directory:
-            yield Path(directory)
+    return directory and Path(directory)

@@ -46,14 +46,14 @@ if __name__ == "__main__":
 
 
 def make(start):
-    """One that may run a single workspace per person, so that its limit can be seen."""
-    server = start(LIMITS_MAX_RUNNING_PER_USER=1, PROXY_WAKE_HOLD="2s")
+    """Its limit is reached, so that it can be seen: one workspace runs, a broken one is meant to."""
+    server = start(LIMITS_MAX_RUNNING_PER_USER=2, PROXY_WAKE_HOLD="2s")
     api = server.api
     api.call("POST", "/users", {"username": GUEST[0], "password": GUEST[1], "role": "user"})
     api.call("POST", "/users", {"username": "minho", "password": PASSWORD, "role": "user"})
     api.call("POST", "/auth/tokens", {"name": "backup script"})
     broken = api.create("reading-list", until="ARCHIVED", description="Papers, and a script that fetches them")
-    for path in [path for path in (server.data / "archives").rglob("*") if path.is_file()]:
+    for path in [path for path in (server.data / "archives").rglob("*") if path.is_file() and broken in str(path)]:
         path.unlink()
     api.act(broken, "start", "ERROR")
     archived = api.create("thesis", until="ARCHIVED", description="Last year's, kept just in case")

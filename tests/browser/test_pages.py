@@ -43,7 +43,11 @@ class Look:
         lang = self.page.locator("html").get_attribute("lang")
         found = self.page.evaluate(CHECKS) + ([] if lang == self.lang else [f"is in {lang}"])
         self.wrong += [f"{name} {problem}" for problem in found]
-        self.page.screenshot(path=self.shots / f"{name}-{self.suffix}.png", full_page=True)
+        self.picture(name, full_page=True)
+
+    def picture(self, name, **options):
+        if self.shots:
+            self.page.screenshot(path=self.shots / f"{name}-{self.suffix}.png", **options)
 
 
 @pytest.fixture
@@ -84,7 +88,7 @@ def test_the_dashboard(place, look, dark, size, lang):
     at.page.keyboard.press("Escape")
     at.page.get_by_test_id("delete").first.click()
     at.page.get_by_test_id("dialog").get_by_test_id("confirm").wait_for()
-    at.page.screenshot(path=at.shots / f"dialog-{at.suffix}.png")
+    at.picture("dialog")
     assert at.wrong == []
 
 
@@ -93,10 +97,11 @@ def test_the_doors(start, place, look, dark, size, lang):
     """What is seen by somebody who is not signed in."""
     at = look(place.server, dark, size, lang)
     at.visit("login", "/login")
-    at.page.get_by_test_id("field-username").fill("jisoo")
-    at.page.get_by_test_id("field-password").fill("not the password")
-    at.page.get_by_test_id("sign-in").click()
-    at.check("login-wrong", "[data-testid=login-error]")
+    if dark == (size == "phone"):  # not in every look: wrong passwords are counted
+        at.page.get_by_test_id("field-username").fill("jisoo")
+        at.page.get_by_test_id("field-password").fill("not the password")
+        at.page.get_by_test_id("sign-in").click()
+        at.check("login-wrong", "[data-testid=login-error]")
     fresh = fresh_server(start)
     at.visit("setup", fresh.link)
     at.visit("not-set-up", f"{fresh.url}/login")
