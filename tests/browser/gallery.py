@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from codehub import ADMIN, PASSWORD
+from codehub import PASSWORD
 
 GUEST = ("jisoo", PASSWORD)
 NOWHERE = "01900000-0000-7000-8000-000000000000"
@@ -46,20 +46,29 @@ if __name__ == "__main__":
 
 
 def make(start):
-    """Its limit is reached, so that it can be seen: one workspace runs, a broken one is meant to."""
-    server = start(LIMITS_MAX_RUNNING_PER_USER=2, PROXY_WAKE_HOLD="2s")
+    """Each person may run one workspace, and does: so the limit can be seen."""
+    server = start(LIMITS_MAX_RUNNING_PER_USER=1, PROXY_WAKE_HOLD="2s")
     api = server.api
     api.call("POST", "/users", {"username": GUEST[0], "password": GUEST[1], "role": "user"})
     api.call("POST", "/users", {"username": "minho", "password": PASSWORD, "role": "user"})
     api.call("POST", "/auth/tokens", {"name": "backup script"})
     broken = api.create("reading-list", until="ARCHIVED", description="Papers, and a script that fetches them")
-    for path in [path for path in (server.data / "archives").rglob("*") if path.is_file() and broken in str(path)]:
-        path.unlink()
-    api.act(broken, "start", "ERROR")
+    lose_archives(server, broken)
+    api.wait(broken, "ERROR")
     archived = api.create("thesis", until="ARCHIVED", description="Last year's, kept just in case")
     standby = api.create("playground", until="STANDBY")
     running = api.create("tide-tables", description="High and low water for any harbour", memo="Deploy on Fridays? No.")
     return SimpleNamespace(server=server, running=running, standby=standby, archived=archived, broken=broken)
+
+
+def lose_archives(server, id):
+    """What a failing disk does. Returns how to undo it."""
+    lost = [path for path in (server.data / "archives").rglob("*") if path.is_file() and id in str(path)]
+    assert lost, "there is an archive to lose"
+    moved = [(path, path.with_name(path.name + ".away")) for path in lost]
+    for path, away in moved:
+        path.rename(away)
+    return lambda: [away.rename(path) for path, away in moved]
 
 
 def put_files(page, id):

@@ -6,6 +6,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+import gallery
 from codehub import PASSWORD
 from ide import Ide
 
@@ -131,15 +132,18 @@ def test_the_limit_page_makes_room(server, tab, workspace):
 def test_a_broken_workspace_says_so_and_recovers(server, tab, workspace):
     server.api.wait(workspace, "STANDBY")
     archived = server.api.create("broken", until="ARCHIVED")
-    archives = [path for path in (server.data / "archives").rglob("*") if path.is_file() and archived in str(path)]
-    for path in archives:
-        path.rename(path.with_name(path.name + ".away"))
-    server.api.call("POST", f"/workspaces/{archived}/start", {})
+    bring_back = gallery.lose_archives(server, archived)
     server.api.wait(archived, "ERROR")
     page = tab(server)
     assert page.goto(f"/w/{archived}/").status == 502
     expect(page.get_by_role("heading", level=1)).to_have_text("Something is wrong with this workspace")
-    for path in archives:
-        path.with_name(path.name + ".away").rename(path)
-    page.locator("main button, main .button").first.click()
-    expect(page).to_have_url(re.compile(f"/w(orkspaces)?/{archived}"))
+    expect(page.get_by_text("DataLost")).to_be_visible()
+    # What to do about it is a choice, so it is made on the dashboard; here the disk came back.
+    page.locator("main .button").click()
+    expect(page.get_by_test_id("error")).to_be_visible()
+    bring_back()
+    page.reload()
+    page.get_by_test_id("recover-restore").get_by_test_id("confirm-loss").check()
+    page.get_by_test_id("recover-restore-go").click()
+    expect(page.get_by_test_id("flash")).to_be_visible()
+    server.api.wait(archived, "ARCHIVED", "STANDBY", "RUNNING")

@@ -7,7 +7,7 @@ use super::{
     headers,
     resolve::{Closed, Waiting},
 };
-use crate::web;
+use crate::web::{self, view::Theme};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lang {
@@ -56,6 +56,19 @@ impl Lang {
             Self::En => en,
             Self::Ko => ko,
         }
+    }
+}
+
+/// For whom a page is drawn: language and theme.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub lang: Lang,
+    pub theme: Theme,
+}
+
+impl Look {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self { lang: Lang::of(headers), theme: Theme::chosen(headers) }
     }
 }
 

@@ -27,7 +27,7 @@ pub mod error;
 pub mod flash;
 pub mod forms;
 pub mod i18n;
-mod icons;
+pub(crate) mod icons;
 pub mod layout;
 mod list;
 mod login;
