@@ -63,7 +63,7 @@ use location::Place;
 use metrics::{Metrics, Outcome};
 use resolve::{Step, Visit};
 use routes::{Entry, Routes};
-use text::Lang;
+use text::Look;
 use wake::NotReady;
 
 const POOL_SWEEP: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ pub struct Proxy {
 struct Context {
     id: WorkspaceId,
     visit: Visit,
-    lang: Lang,
+    look: Look,
     host: Option<HeaderValue>,
     peer: Option<Peer>,
     trusted: bool,
@@ -175,7 +175,7 @@ impl Proxy {
             route::Target::Nothing => {
                 self.metrics.request(Outcome::NotFound);
                 let visit = Visit::of(request.method(), request.headers());
-                return render(&ProxyError::NotFound, visit, Lang::of(request.headers()), None);
+                return render(&ProxyError::NotFound, visit, Look::of(request.headers()), None);
             }
         };
         let context = self.context(id, &request);
@@ -200,7 +200,7 @@ impl Proxy {
         Context {
             id,
             visit: Visit::of(request.method(), headers),
-            lang: Lang::of(headers),
+            look: Look::of(headers),
             host,
             trusted: peer
                 .is_some_and(|peer| self.settings.trusted_proxies.contains(&peer.addr.ip().to_canonical())),
@@ -336,7 +336,7 @@ impl Proxy {
                         Outcome::OurFault
                     }
                 };
-                let mut response = render(&error, context.visit, context.lang, Some(context.id));
+                let mut response = render(&error, context.visit, context.look, Some(context.id));
                 if matches!(error, ProxyError::BadRequest(_)) && context.version < Version::HTTP_2 {
                     // Where a request is not understood, neither is what follows it.
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -349,20 +349,20 @@ impl Proxy {
             }
             NotReady::Asleep => (Outcome::Asleep, asleep()),
             NotReady::Loading(waiting, view) => {
-                (Outcome::Loading, pages::loading(context.lang, waiting, &view))
+                (Outcome::Loading, pages::loading(context.look, waiting, &view))
             }
             NotReady::Closed(closed, view) if navigation => {
                 let archive = match view.archive_key.filter(|_| closed == resolve::Closed::Archived) {
                     Some(key) => self.gate.archive(key).await,
                     None => None,
                 };
-                (Outcome::Closed, pages::closed(context.lang, closed, &view, archive))
+                (Outcome::Closed, pages::closed(context.look, closed, &view, archive))
             }
             NotReady::Closed(_, view) => {
                 let message = format!("the workspace is {} and cannot be reached", view.phase);
                 (Outcome::Closed, json(StatusCode::BAD_GATEWAY, "UPSTREAM_UNAVAILABLE", &message))
             }
-            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(context.lang, &hit, &view)),
+            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(context.look, &hit, &view)),
         };
         self.metrics.request(outcome);
         response
@@ -370,9 +370,9 @@ impl Proxy {
 }
 
 /// A person gets a page, a program gets JSON.
-fn render(error: &ProxyError, visit: Visit, lang: Lang, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+fn render(error: &ProxyError, visit: Visit, look: Look, id: Option<WorkspaceId>) -> Response<ProxyBody> {
     let mut response = match visit {
-        Visit::Navigation => pages::failed(lang, error, id),
+        Visit::Navigation => pages::failed(look, error, id),
         Visit::Other => json(error.status(), error.code(), &error.public_message()),
     };
     if let ProxyError::Method(_) = error {

@@ -92,6 +92,8 @@ fn answer(
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RecoverForm {
+    /// Where to come back to, if not to the workspace's own page.
+    back: String,
     restore_from: String,
     /// A ticked box sends `yes`.
     accept_data_loss: String,
@@ -104,12 +106,13 @@ async fn recover(
     Form(form): Form<RecoverForm>,
 ) -> Result<Response> {
     service::find(&app, me.user(), id, Access::Manage).await?;
-    let there = format!("/workspaces/{id}");
+    let own = format!("/workspaces/{id}");
+    let there = forms::local_path(&form.back).unwrap_or(&own);
     let restore_from = match form.restore_from.as_str() {
         "" => None,
         key => match key.parse::<ArchiveKey>() {
             Ok(key) => Some(key),
-            Err(_) => return Ok(see_other_saying(&app, &there, Plain::NoSuchArchive)),
+            Err(_) => return Ok(see_other_saying(&app, there, Plain::NoSuchArchive)),
         },
     };
     let wish = Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes" };
@@ -117,7 +120,7 @@ async fn recover(
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };
-    Ok(see_other_saying(&app, &there, flash))
+    Ok(see_other_saying(&app, there, flash))
 }
 
 async fn confirm_delete(

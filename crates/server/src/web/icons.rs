@@ -12,7 +12,7 @@ pub(super) const FAVICON: &str = concat!(
     r##"stroke-linecap="round" stroke-linejoin="round"/><circle cx="16" cy="16" r="2.7" fill="#fff"/></svg>"##
 );
 
-pub(super) fn logo() -> Markup {
+pub(crate) fn logo() -> Markup {
     html! {
         svg.logo viewBox="0 0 32 32" width="28" height="28" aria-hidden="true" focusable="false" {
             rect.logo-tile width="32" height="32" rx="8" {}

@@ -55,21 +55,13 @@ impl Page {
 
     pub fn render(&self, view: &View) -> Markup {
         let t = view.t;
-        let theme = match view.theme {
-            Theme::Auto => None,
-            Theme::Light | Theme::Dark => Some(view.theme.code()),
-        };
         html! {
             (DOCTYPE)
-            html lang=(view.lang.code()) data-theme=[theme] data-now=(view.now.as_millisecond()) {
+            html lang=(view.lang.code()) data-theme=[view.theme.forced()] data-now=(view.now.as_millisecond()) {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content=(match view.theme {
-                        Theme::Auto => "light dark",
-                        Theme::Light => "light",
-                        Theme::Dark => "dark",
-                    });
+                    meta name="color-scheme" content=(view.theme.schemes());
                     title { (self.title) " · CodeHub" }
                     link rel="icon" type="image/svg+xml" href=(assets::url("icon.svg"));
                     link rel="stylesheet" href=(assets::url("app.css"));

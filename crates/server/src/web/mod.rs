@@ -27,7 +27,7 @@ pub mod error;
 pub mod flash;
 pub mod forms;
 pub mod i18n;
-mod icons;
+pub(crate) mod icons;
 pub mod layout;
 mod list;
 mod login;
@@ -63,6 +63,7 @@ use crate::app::App;
 use error::WebError;
 use layout::{FullPage, Page, Place};
 use view::View;
+pub use view::chosen_language;
 
 /// A memo of 64 KiB, escaped at its worst, with room for the rest.
 const BODY_LIMIT: usize = 512 * 1024;

@@ -55,6 +55,28 @@ impl Theme {
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|theme| theme.code() == code)
     }
+
+    /// The theme somebody picked.
+    pub fn chosen(headers: &HeaderMap) -> Self {
+        cookies::get(headers, THEME_COOKIE).and_then(Self::from_code).unwrap_or(Self::Auto)
+    }
+
+    /// What `<html data-theme>` says: nothing where the system decides.
+    pub const fn forced(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::Light | Self::Dark => Some(self.code()),
+        }
+    }
+
+    /// What `<meta name="color-scheme">` says.
+    pub const fn schemes(self) -> &'static str {
+        match self {
+            Self::Auto => "light dark",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
 }
 
 /// What every page needs to know to be drawn.
@@ -72,10 +94,8 @@ pub struct View {
 
 impl View {
     pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
-        let lang = cookies::get(headers, LANG_COOKIE)
-            .and_then(Lang::from_code)
-            .unwrap_or_else(|| Lang::accepted(headers));
-        let theme = cookies::get(headers, THEME_COOKIE).and_then(Theme::from_code).unwrap_or(Theme::Auto);
+        let lang = chosen_language(headers).unwrap_or_else(|| Lang::accepted(headers));
+        let theme = Theme::chosen(headers);
         let here = uri.path_and_query().map_or("/", |path| path.as_str());
         Self {
             lang,
@@ -87,6 +107,11 @@ impl View {
             now: Timestamp::now(),
         }
     }
+}
+
+/// The language somebody picked, whatever their browser prefers.
+pub fn chosen_language(headers: &HeaderMap) -> Option<Lang> {
+    cookies::get(headers, LANG_COOKIE).and_then(Lang::from_code)
 }
 
 /// Anybody. A form they send must not come from another site.

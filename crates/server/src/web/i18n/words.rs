@@ -231,7 +231,7 @@ pub fn expiry(lang: Lang, to: Desired) -> (&'static str, &'static str) {
     match (to, lang) {
         (Desired::Running | Desired::Standby, Lang::En) => ("Sleeps ", ""),
         (Desired::Running | Desired::Standby, Lang::Ko) => ("", " 대기 전환"),
-        (Desired::Archived | Desired::Deleted, Lang::En) => ("Will be archived ", ""),
+        (Desired::Archived | Desired::Deleted, Lang::En) => ("Archived ", ""),
         (Desired::Archived | Desired::Deleted, Lang::Ko) => ("", " 보관 전환"),
     }
 }
