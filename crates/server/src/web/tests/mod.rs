@@ -101,7 +101,7 @@ impl TestApp {
         };
         match self.app.store().workspace_create(new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,
-            Created::LimitReached(hit) => panic!("{hit:?}"),
+            refused @ (Created::LimitReached(_) | Created::ArchiveGone) => panic!("{refused:?}"),
         }
     }
 
