@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, UserId, VolumeKey, WorkspaceId,
+    ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, Truth, UserId, VolumeKey, WorkspaceId,
     condition::Conditions,
 };
 
@@ -192,6 +192,12 @@ impl Status {
             instance_backend: String::new(),
             storage_backend: String::new(),
         }
+    }
+
+    /// A new workspace whose home is an archive that is there already, its own or another's.
+    pub fn from_archive(key: ArchiveKey, now: Timestamp) -> Self {
+        let home = HomeCtx { truth: Truth::Archive, ..HomeCtx::default() };
+        Self { archive_key: Some(key), home, ..Self::new(now) }
     }
 
     /// In ERROR by a failure that only a person may clear.

@@ -192,6 +192,15 @@ impl Store for ProcessStore {
         self.leave(done).await
     }
 
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        self.enter().await?;
+        let claim = self.shared.store.gc_claim(self.epoch(epoch), item).await?;
+        if claim == GcClaim::Claimed {
+            self.wrote(epoch, "something was claimed for deletion");
+        }
+        self.leave(claim).await
+    }
+
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
         self.enter().await?;
         let workspace = self.shared.store.workspace_get(id).await?;

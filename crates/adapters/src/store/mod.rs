@@ -57,6 +57,8 @@ pub struct NewWorkspace {
     pub desired: Desired,
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
+    /// Begin with this home instead of an empty one.
+    pub from_archive: Option<ArchiveKey>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +66,19 @@ pub enum Created {
     Created(Box<Workspace>),
     /// Nothing was created.
     LimitReached(LimitHit),
+    /// Nor here: the archive it was to begin with is being deleted.
+    ArchiveGone,
+}
+
+/// What became of the wish to delete something that nothing refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GcClaim {
+    /// Nothing refers to it, and from now on nothing can.
+    Claimed,
+    /// A workspace needs it.
+    InUse,
+    /// The collector does not lead any more: stop everything.
+    Fenced,
 }
 
 /// What an owner may edit; `None` leaves it.
@@ -227,7 +242,8 @@ pub trait Store: Send + Sync + 'static {
 
     // --- workspaces: people ---
 
-    /// Creates the row (PENDING), with the limit checked in the same transaction. The owner must exist.
+    /// Creates the row (PENDING), with the limit checked in the same transaction, and that an archive to
+    /// begin with is not claimed for deletion. The owner must exist.
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created>;
     /// The row, deleted or not.
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>>;
@@ -249,7 +265,8 @@ pub trait Store: Send + Sync + 'static {
         reason: &str,
     ) -> Result<Asked>;
     /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
-    /// workspace, and an archive that does not belong to it.
+    /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
+    /// the home: `Refused(BeingDeleted)`.
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
     /// Newest first, older than `before` (an entry's id).
     async fn workspace_history(
@@ -296,6 +313,10 @@ pub trait Store: Send + Sync + 'static {
     /// Replaces all sightings. `false` when fenced.
     async fn gc_sightings_replace(&self, epoch: Epoch, sightings: &BTreeMap<Item, Timestamp>)
     -> Result<bool>;
+    /// Claims something for deletion, in one transaction with the question whether a row refers to it
+    /// ([`codehub_domain::gc::refers`]). What is claimed stays claimed: creating or recovering a
+    /// workspace from it is refused. Claiming again is fine.
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim>;
 
     // --- people ---
 
@@ -382,9 +403,9 @@ pub fn is_active(workspace: &Workspace) -> bool {
     status.operation != Operation::None || !(settled || waits_for_a_person)
 }
 
-/// What an archive key must belong to before it may be restored from.
+/// Whether this workspace may go back to an archive: one of its own, or the one it was made from.
 pub fn belongs_to(key: ArchiveKey, workspace: &Workspace) -> bool {
-    key.workspace == workspace.id
+    key.workspace == workspace.id || workspace.status.archive_key == Some(key)
 }
 
 /// Whether people would see a difference: [`Change::Updated`] is sent for these.
@@ -426,6 +447,19 @@ pub(crate) fn recovery_reason(wish: Recovery) -> String {
         Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
     }
 }
+
+/// What the history says about the beginning of a workspace.
+pub(crate) fn creation_reason(from_archive: Option<ArchiveKey>) -> String {
+    from_archive.map_or_else(|| "created".into(), |key| format!("created from archive {key}"))
+}
+
+/// The status a new workspace begins with.
+pub(crate) fn first_status(from_archive: Option<ArchiveKey>, now: Timestamp) -> Status {
+    from_archive.map_or_else(|| Status::new(now), |key| Status::from_archive(key, now))
+}
+
+/// How long a claim outlives what it was made for: far longer than a deletion can hang.
+pub(crate) const CLAIM_KEPT_MICROS: i64 = 7 * 86_400 * 1_000_000;
 
 /// A session's end is moved, and a token's use noted, at most this often.
 pub(crate) const USE_NOTED_EVERY_MICROS: i64 = 60_000_000;

@@ -1,7 +1,7 @@
 //! What the fields of a workspace must look like. Each rule is a function from what was sent to what
 //! is stored, or to a sentence.
 
-use codehub_domain::Desired;
+use codehub_domain::{ArchiveKey, Desired};
 
 use super::error::{ApiError, Result};
 use crate::config::{TtlBounds, TtlConfig};
@@ -77,6 +77,11 @@ fn bounded(field: &str, seconds: Option<u32>, bounds: TtlBounds) -> Result<Optio
         }
         seconds => Ok(seconds),
     }
+}
+
+/// The key of an archive, if one is given.
+pub(super) fn archive_key(field: &'static str, key: Option<&str>) -> Result<Option<ArchiveKey>> {
+    key.map(str::parse).transpose().map_err(|why| ApiError::invalid(field, why))
 }
 
 #[cfg(test)]

@@ -109,6 +109,10 @@ struct Create {
     standby_ttl_seconds: Option<u32>,
     #[serde(default)]
     archive_ttl_seconds: Option<u32>,
+    /// Begin with the home in this archive (a `key` of one's own workspace's archives) instead of an empty
+    /// one. The archive and its workspace stay as they are.
+    #[serde(default)]
+    from_archive: Option<String>,
 }
 
 /// Create a workspace
@@ -134,8 +138,9 @@ async fn create(
         desired: create.desired_state.map_or(Ok(Desired::Running), |wish| fields::desired_state(&wish))?,
         standby_ttl_seconds: fields::standby_ttl(create.standby_ttl_seconds, &app.config.ttl)?,
         archive_ttl_seconds: fields::archive_ttl(create.archive_ttl_seconds, &app.config.ttl)?,
+        from_archive: fields::archive_key("from_archive", create.from_archive.as_deref())?,
     };
-    let workspace = service::create(&app, new, me.actor()).await?;
+    let workspace = service::create(&app, &me.user, new, me.actor()).await?;
     let workspace = wait::arrived(&app, workspace, wait).await?;
     Ok((StatusCode::CREATED, Json(view(&app, &me.user, &workspace).await?)))
 }

@@ -165,7 +165,9 @@ impl Flash {
                 LimitScope::User { limit } => Self::UserLimit(limit),
                 LimitScope::Global { limit } => Self::ServerLimit(limit),
             },
-            Denied::Invalid { .. } => Plain::NoSuchArchive.into(),
+            Denied::Invalid { .. } | Denied::Recovery(RecoveryRefusal::BeingDeleted) => {
+                Plain::NoSuchArchive.into()
+            }
             Denied::Unreachable(_) => Plain::Unreachable.into(),
             Denied::NotFound | Denied::Forbidden(_) | Denied::Store(_) => return Err(denied.into()),
         })

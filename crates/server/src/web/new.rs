@@ -57,8 +57,9 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         desired: fields.desired,
         standby_ttl_seconds: fields.standby_ttl_seconds,
         archive_ttl_seconds: fields.archive_ttl_seconds,
+        from_archive: None,
     };
-    match service::create(&app, new, me.actor()).await {
+    match service::create(&app, me.user(), new, me.actor()).await {
         Ok(workspace) => {
             let to = format!("/workspaces/{}", workspace.id);
             Ok(see_other_saying(&app, &to, Plain::Created))

@@ -138,6 +138,8 @@ struct State {
     attempts: BTreeMap<String, AttemptRow>,
     settings: BTreeMap<String, String>,
     sightings: BTreeMap<Item, Timestamp>,
+    /// What the collector may delete, and since when.
+    claims: BTreeMap<Item, Timestamp>,
 }
 
 struct UserRow {

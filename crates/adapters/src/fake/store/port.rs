@@ -15,8 +15,8 @@ use codehub_domain::{
 
 use super::FakeStore;
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, Store, UserChange, UserEdit, UserWithHash,
+    Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter,
+    NewWorkspace, Page, Reading, Recovered, Result, Saved, Store, UserChange, UserEdit, UserWithHash,
 };
 
 #[async_trait]
@@ -147,9 +147,17 @@ impl Store for FakeStore {
             let leads = step.leads(epoch);
             if leads {
                 step.state.sightings = sightings.clone();
+                let now = step.now.as_microsecond();
+                step.state.claims.retain(|item, at| {
+                    sightings.contains_key(item) || now - at.as_microsecond() <= CLAIM_KEPT_MICROS
+                });
             }
             Ok(leads)
         })
+    }
+
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        self.run("gc_claim", |step| Ok(step.claim(epoch, item)))
     }
 
     async fn user_create(

@@ -18,7 +18,7 @@ use super::{
     settings, timed, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, ListFilter, NewWorkspace, Page, Reading,
+    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
     Recovered, Saved, Store, UserChange, UserEdit, UserWithHash,
 };
 
@@ -143,6 +143,10 @@ impl Store for SqliteStore {
         sightings: &BTreeMap<Item, Timestamp>,
     ) -> Result<bool> {
         timed("gc_sightings_replace", gc::replace(self, epoch, sightings)).await
+    }
+
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        timed("gc_claim", gc::claim(self, epoch, item)).await
     }
 
     async fn user_create(

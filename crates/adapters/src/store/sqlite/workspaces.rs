@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use codehub_domain::{
-    Operation, Phase, Status, UserId, Workspace, WorkspaceId,
+    Operation, Phase, UserId, Workspace, WorkspaceId,
     event::{Actor, Transition},
+    gc::Item,
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
 };
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
 
 use super::{
-    Result, SqliteStore, history,
+    Result, SqliteStore, gc, history,
     row::{self, micros, to_json, workspace_columns},
     users,
 };
-use crate::store::{Created, Edit, ListFilter, NewWorkspace, Page};
+use crate::store::{Created, Edit, ListFilter, NewWorkspace, Page, creation_reason, first_status};
 
 pub(super) async fn create(
     store: &SqliteStore,
@@ -39,7 +40,7 @@ pub(super) async fn create(
         desired_changed_at: now,
         deleted_at: None,
         last_access_at: now,
-        status: Status::new(now),
+        status: first_status(new.from_archive, now),
         created_at: now,
         updated_at: now,
         revision: 1,
@@ -49,12 +50,17 @@ pub(super) async fn create(
     {
         return Ok(Created::LimitReached(hit));
     }
+    if let Some(key) = new.from_archive
+        && gc::is_claimed(&mut write, Item::Archive(key)).await?
+    {
+        return Ok(Created::ArchiveGone);
+    }
     insert(write.connection(), &workspace).await?;
     let created = Transition {
         from: Phase::Pending,
         to: Phase::Pending,
         operation: Operation::None,
-        reason: "created".into(),
+        reason: creation_reason(new.from_archive),
         actor,
     };
     history::append(&mut write, workspace.id, &[created]).await?;
@@ -70,7 +76,7 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
         "INSERT INTO workspaces (",
         workspace_columns!(),
         ", name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, NULL, ?12, ?13, NULL, ?14, ?15,
-             ?16, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, ?17, NULL, '', '', ?18, ?19, ?20, ?21)"
+             ?16, NULL, NULL, NULL, ?22, NULL, NULL, 0, NULL, ?17, NULL, '', '', ?18, ?19, ?20, ?21)"
     ))
     .bind(workspace.id.to_string())
     .bind(workspace.owner.to_string())
@@ -93,6 +99,7 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
     .bind(micros(workspace.updated_at))
     .bind(workspace.revision)
     .bind(workspace.name.to_lowercase())
+    .bind(status.archive_key.map(|key| key.to_string()))
     .execute(connection)
     .await?;
     Ok(())

@@ -97,6 +97,7 @@ impl TestApp {
             desired: Desired::Running,
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
+            from_archive: None,
         };
         match self.app.store().workspace_create(new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,
