@@ -78,6 +78,7 @@ const CODE_SERVER: Row = Row {
   "update.showReleaseNotes": false,
   "extensions.autoCheckUpdates": false,
   "workbench.enableExperiments": false,
+  "remote.autoForwardPorts": false,
   "workbench.settings.enableNaturalLanguageSearch": false,
   "workbench.startupEditor": "none"
 }

@@ -39,14 +39,31 @@ pub enum Kind {
     Http,
     /// A WebSocket was opened (or, where connections count, closed).
     Socket,
-    /// A message from the browser.
+    /// Somebody types.
+    Typing,
+    /// A terminal prints.
+    TerminalOutput,
+    /// Another message from the browser.
     FromClient,
-    /// A message from the workspace: terminal output, for example.
+    /// Another message from the workspace.
     FromWorkspace,
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Http, Self::Socket, Self::FromClient, Self::FromWorkspace];
+    pub const ALL: [Self; 6] =
+        [Self::Http, Self::Socket, Self::Typing, Self::TerminalOutput, Self::FromClient, Self::FromWorkspace];
+
+    /// What the API calls it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Socket => "connection",
+            Self::Typing => "typing",
+            Self::TerminalOutput => "terminal_output",
+            Self::FromClient => "browser_message",
+            Self::FromWorkspace => "workspace_message",
+        }
+    }
 
     const fn slot(self) -> usize {
         self as usize
@@ -153,10 +170,13 @@ impl Activity {
         self.cell(id).record(kind);
     }
 
-    /// A WebSocket opened: counts as activity, and is counted until dropped.
-    pub fn open_socket(&self, cell: &Arc<Cell>) -> OpenSocket {
+    /// A WebSocket opened: counts as activity, unless a tab reconnected by itself, and is counted
+    /// until dropped.
+    pub fn open_socket(&self, cell: &Arc<Cell>, reconnection: bool) -> OpenSocket {
         cell.sockets.fetch_add(1, Relaxed);
-        cell.record(Kind::Socket);
+        if !reconnection {
+            cell.record(Kind::Socket);
+        }
         OpenSocket { cell: cell.clone(), mode: self.0.mode }
     }
 

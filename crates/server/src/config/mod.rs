@@ -119,6 +119,8 @@ pub enum ActivityMode {
 pub struct ActivityConfig {
     pub mode: ActivityMode,
     pub flush_interval: Duration,
+    /// A file with more rules about what an IDE's tabs do by themselves.
+    pub rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]

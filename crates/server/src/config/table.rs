@@ -264,6 +264,13 @@ pub static SETTINGS: &[Setting] = &[
         "How often seen activity is handed on.",
     ),
     setting(
+        "activity.rules",
+        "ACTIVITY_RULES",
+        "",
+        Kind::Text,
+        "A file with more rules about what an IDE's tab does by itself, in the form docs/ACTIVITY.md describes; asked before the built-in ones.",
+    ),
+    setting(
         "proxy.wake_hold",
         "PROXY_WAKE_HOLD",
         "3s",
