@@ -79,6 +79,7 @@ const CODE_SERVER: Row = Row {
   "extensions.autoCheckUpdates": false,
   "workbench.enableExperiments": false,
   "remote.autoForwardPorts": false,
+  "files.watcherExclude": {"**/.local/share/code-server/**": true},
   "workbench.settings.enableNaturalLanguageSearch": false,
   "workbench.startupEditor": "none"
 }

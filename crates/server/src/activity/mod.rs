@@ -15,7 +15,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -78,11 +78,28 @@ pub struct Cell {
     last: [AtomicU64; Kind::ALL.len()],
     flushed: AtomicU64,
     sockets: AtomicU32,
+    /// Open connections count, messages do not: the workspace's mode, or the deployment's.
+    by_connections: AtomicBool,
 }
 
 impl Cell {
-    fn new(epoch: Instant) -> Self {
-        Self { epoch, last: Default::default(), flushed: AtomicU64::new(0), sockets: AtomicU32::new(0) }
+    fn new(epoch: Instant, mode: ActivityMode) -> Self {
+        Self {
+            epoch,
+            last: Default::default(),
+            flushed: AtomicU64::new(0),
+            sockets: AtomicU32::new(0),
+            by_connections: AtomicBool::new(mode == ActivityMode::Connections),
+        }
+    }
+
+    /// From here on this mode is the workspace's, also for what is open already.
+    pub fn set_mode(&self, mode: ActivityMode) {
+        self.by_connections.store(mode == ActivityMode::Connections, Relaxed);
+    }
+
+    fn by_connections(&self) -> bool {
+        self.by_connections.load(Relaxed)
     }
 
     /// Notes that this happened now: one atomic store.
@@ -109,13 +126,12 @@ impl Cell {
 #[derive(Debug)]
 pub struct OpenSocket {
     cell: Arc<Cell>,
-    mode: ActivityMode,
 }
 
 impl OpenSocket {
     /// A data message passed. Where open connections count, messages add nothing.
     pub fn message(&self, kind: Kind) {
-        if self.mode == ActivityMode::Traffic {
+        if !self.cell.by_connections() {
             self.cell.record(kind);
         }
     }
@@ -124,7 +140,7 @@ impl OpenSocket {
 impl Drop for OpenSocket {
     fn drop(&mut self) {
         self.cell.sockets.fetch_sub(1, Relaxed);
-        if self.mode == ActivityMode::Connections {
+        if self.cell.by_connections() {
             // The TTL starts when the last connection closes, not at the last flush before.
             self.cell.record(Kind::Socket);
         }
@@ -157,7 +173,7 @@ impl Activity {
             return cell;
         }
         let mut cells = self.0.cells.write().unwrap_or_else(PoisonError::into_inner);
-        cells.entry(id).or_insert_with(|| Arc::new(Cell::new(self.0.epoch))).clone()
+        cells.entry(id).or_insert_with(|| Arc::new(Cell::new(self.0.epoch, self.0.mode))).clone()
     }
 
     /// The cell of a workspace that was active in this process.
@@ -177,7 +193,7 @@ impl Activity {
         if !reconnection {
             cell.record(Kind::Socket);
         }
-        OpenSocket { cell: cell.clone(), mode: self.0.mode }
+        OpenSocket { cell: cell.clone() }
     }
 
     /// Tells the bus about everything since the last successful flush; how many workspaces.
@@ -222,7 +238,7 @@ impl Activity {
         let cells = self.0.cells.read().unwrap_or_else(PoisonError::into_inner);
         let mut pending = Vec::new();
         for (id, cell) in cells.iter() {
-            let held_open = self.0.mode == ActivityMode::Connections && cell.open_sockets() > 0;
+            let held_open = cell.by_connections() && cell.open_sockets() > 0;
             let latest = if held_open { now } else { cell.latest() };
             if latest > cell.flushed.load(Relaxed) {
                 pending.push((*id, cell.clone(), latest));

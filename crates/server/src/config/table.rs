@@ -264,6 +264,13 @@ pub static SETTINGS: &[Setting] = &[
         "How often seen activity is handed on.",
     ),
     setting(
+        "activity.max_hold",
+        "ACTIVITY_MAX_HOLD",
+        "12h",
+        Kind::Duration { min: 0, max: 30 * DAY },
+        "The longest keep-awake lease somebody may take for a workspace. 0: none.",
+    ),
+    setting(
         "activity.rules",
         "ACTIVITY_RULES",
         "",
@@ -313,7 +320,6 @@ pub static NOT_OFFERED: &[(&str, &str)] = &[
     ("S3_SECRET_KEY", "this version keeps archives in the data directory"),
     ("S3_REGION", "this version keeps archives in the data directory"),
     ("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only"),
-    ("ACTIVITY_MAX_HOLD", "this version has no keep-awake leases"),
     ("RUNTIME_IMAGES_ALLOWED", "this version runs workspaces as local processes"),
 ];
 

@@ -188,6 +188,18 @@ impl Side {
         };
         let facts = Facts { from, message_type: Some(header[0]), call, first_bytes: body };
         let kind = rules.judge(&facts);
+        if let Some(kind) = kind {
+            // Names, never contents: what somebody types is theirs.
+            let (channel, command) = call.unwrap_or_default();
+            tracing::trace!(
+                kind = kind.as_str(),
+                message_type = header[0],
+                channel = %String::from_utf8_lossy(channel),
+                command = %String::from_utf8_lossy(command),
+                bytes = body.len(),
+                "a message is work"
+            );
+        }
         if let (None, vscode::Said::Call { id, .. }) = (kind, said) {
             if self.idle_calls.len() == WAITING {
                 self.idle_calls.remove(0);

@@ -80,6 +80,7 @@ impl FakeGate {
             archive_key: None,
             progress: None,
             ide: ProxyIde::default(),
+            activity_mode: None,
         };
         let sessions = HashMap::from([(SESSION.into(), owner()), (b"stranger-secret".to_vec(), stranger())]);
         Arc::new(Self {
