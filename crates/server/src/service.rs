@@ -23,6 +23,8 @@ pub enum Denied {
     Forbidden(&'static str),
     #[error("{0} is under way: wait until it has ended")]
     Busy(Operation),
+    #[error("the workspace is not meant to run: start it first")]
+    NotRunning,
     #[error("the workspace is in ERROR: recover it first")]
     NeedsRecovery,
     #[error("{}", recovery_text(.0))]

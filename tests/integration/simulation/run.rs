@@ -186,6 +186,7 @@ impl Simulation {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            activity_mode: None,
         };
         let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.owner)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));

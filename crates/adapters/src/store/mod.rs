@@ -18,8 +18,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, Desired, Epoch, Operation, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
-    WorkspaceId,
+    ArchiveKey, Desired, Epoch, HoldId, Operation, Phase, SessionId, Status, Timestamp, TokenId, UserId,
+    Workspace, WorkspaceId,
+    activity::{ActivityMode, Hold},
     desired::Refusal,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
@@ -59,6 +60,16 @@ pub struct NewWorkspace {
     pub archive_ttl_seconds: Option<u32>,
     /// Begin with this home instead of an empty one.
     pub from_archive: Option<ArchiveKey>,
+    pub activity_mode: Option<ActivityMode>,
+}
+
+/// A keep-awake lease that somebody asks for.
+#[derive(Debug, Clone)]
+pub struct NewHold {
+    pub id: HoldId,
+    pub by: UserId,
+    pub seconds: u32,
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +101,7 @@ pub struct Edit {
     /// `Some(None)` goes back to the deployment's default.
     pub standby_ttl_seconds: Option<Option<u32>>,
     pub archive_ttl_seconds: Option<Option<u32>>,
+    pub activity_mode: Option<Option<ActivityMode>>,
 }
 
 /// What became of a wish for another desired state.
@@ -268,6 +280,13 @@ pub trait Store: Send + Sync + 'static {
     /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
     /// the home: `Refused(BeingDeleted)`.
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
+    /// A lease that keeps it awake: [`codehub_domain::ttl`] counts it as activity until it ends. `None`
+    /// where the workspace does not exist (any more).
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>>;
+    /// Gives one lease back, or all. `None` where there is none (any more).
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>>;
+    /// Those that have not ended, the longest first.
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>>;
     /// Newest first, older than `before` (an entry's id).
     async fn workspace_history(
         &self,

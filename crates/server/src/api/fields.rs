@@ -1,7 +1,7 @@
 //! What the fields of a workspace must look like. Each rule is a function from what was sent to what
 //! is stored, or to a sentence.
 
-use codehub_domain::{ArchiveKey, Desired};
+use codehub_domain::{ArchiveKey, Desired, activity::ActivityMode};
 
 use super::error::{ApiError, Result};
 use crate::config::{TtlBounds, TtlConfig};
@@ -68,6 +68,10 @@ pub(super) fn standby_ttl(seconds: Option<u32>, ttl: &TtlConfig) -> Result<Optio
 
 pub(super) fn archive_ttl(seconds: Option<u32>, ttl: &TtlConfig) -> Result<Option<u32>> {
     bounded("archive_ttl_seconds", seconds, ttl.archive_bounds())
+}
+
+pub(super) fn activity_mode(name: Option<&str>) -> Result<Option<ActivityMode>> {
+    name.map(str::parse).transpose().map_err(|why| ApiError::invalid("activity_mode", why))
 }
 
 fn bounded(field: &str, seconds: Option<u32>, bounds: TtlBounds) -> Result<Option<u32>> {

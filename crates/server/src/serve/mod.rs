@@ -18,7 +18,7 @@ use crate::{
     auth::first_run::{self, FirstRun},
     backends,
     config::Config,
-    coordinator, telemetry, web,
+    coordinator, idle, telemetry, web,
 };
 
 mod connections;
@@ -39,7 +39,10 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     let _data_dir = DataDir::lock(&config.data_dir)?;
     let listener = bind(&mut config).await?;
     let backends = backends::build_backends(&config).await?;
-    let app = Arc::new(App::new(config, backends));
+    let mut app = App::new(config, backends);
+    app.idle =
+        Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);
+    let app = Arc::new(app);
     announce(&app, first_run::prepare(&app).await?);
 
     let leading = CancellationToken::new();

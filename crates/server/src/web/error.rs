@@ -106,6 +106,7 @@ impl From<Denied> for WebError {
             Denied::Store(error) => error.into(),
             Denied::Unreachable(_) => Self::Unavailable,
             Denied::Busy(_)
+            | Denied::NotRunning
             | Denied::NeedsRecovery
             | Denied::Recovery(_)
             | Denied::Limit(_)

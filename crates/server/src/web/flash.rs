@@ -58,6 +58,7 @@ flashes! {
     UserDeleted Good "user-deleted": "The user was deleted.", "사용자를 삭제했습니다.";
     TokenDeleted Good "token-deleted": "The token was deleted and no longer works.", "토큰을 삭제했습니다. 이제 사용할 수 없습니다.";
     PasswordChanged Good "password-changed": "Your password was changed. Your other sessions have ended.", "비밀번호를 변경했습니다. 다른 기기의 세션은 모두 종료되었습니다.";
+    NotRunning Bad "not-running": "The workspace is not meant to run. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
     NeedsRecovery Bad "needs-recovery": "The workspace has an error. Recover it first.", "워크스페이스에 오류가 있습니다. 먼저 복구하세요.";
     NotInError Bad "not-in-error": "There is nothing to recover from any more.", "더 이상 복구할 오류가 없습니다.";
     HomeIsLost Bad "home-is-lost": "The home is lost: choose an archive, or confirm that you want to start with an empty home.", "홈 데이터가 유실되었습니다. 복원할 보관본을 고르거나, 빈 홈으로 시작한다는 데 동의하세요.";
@@ -157,6 +158,7 @@ impl Flash {
     pub fn of_refusal(denied: Denied) -> Result<Self, WebError> {
         Ok(match denied {
             Denied::Busy(operation) => Self::Busy(operation),
+            Denied::NotRunning => Plain::NotRunning.into(),
             Denied::NeedsRecovery => Plain::NeedsRecovery.into(),
             Denied::Recovery(RecoveryRefusal::NotInError) => Plain::NotInError.into(),
             Denied::Recovery(RecoveryRefusal::HomeIsLost) => Plain::HomeIsLost.into(),

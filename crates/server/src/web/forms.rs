@@ -197,6 +197,7 @@ impl From<WorkspaceFields> for Edit {
             memo: Some(fields.memo),
             standby_ttl_seconds: Some(fields.standby_ttl_seconds),
             archive_ttl_seconds: Some(fields.archive_ttl_seconds),
+            activity_mode: None,
         }
     }
 }

@@ -58,6 +58,7 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         standby_ttl_seconds: fields.standby_ttl_seconds,
         archive_ttl_seconds: fields.archive_ttl_seconds,
         from_archive: None,
+        activity_mode: None,
     };
     match service::create(&app, me.user(), new, me.actor()).await {
         Ok(workspace) => {

@@ -36,10 +36,12 @@ impl Step<'_> {
             image_ref: new.image_ref,
             standby_ttl_seconds: new.standby_ttl_seconds,
             archive_ttl_seconds: new.archive_ttl_seconds,
+            activity_mode: new.activity_mode,
             desired: new.desired,
             desired_changed_at: now,
             deleted_at: None,
             last_access_at: now,
+            held_until: None,
             status: first_status(new.from_archive, now),
             created_at: now,
             updated_at: now,
@@ -102,12 +104,13 @@ impl Step<'_> {
     pub(super) fn edit(&mut self, id: WorkspaceId, edit: Edit) -> Option<Workspace> {
         let found = self.state.workspaces.get_mut(&id).filter(|found| found.deleted_at.is_none())?;
         let mut after = found.clone();
-        let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds } = edit;
+        let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds, activity_mode } = edit;
         after.name = name.unwrap_or(after.name);
         after.description = description.unwrap_or(after.description);
         after.memo = memo.unwrap_or(after.memo);
         after.standby_ttl_seconds = standby_ttl_seconds.unwrap_or(after.standby_ttl_seconds);
         after.archive_ttl_seconds = archive_ttl_seconds.unwrap_or(after.archive_ttl_seconds);
+        after.activity_mode = activity_mode.unwrap_or(after.activity_mode);
         if after != *found {
             touch(&mut after, self.now);
             *found = after.clone();
@@ -341,7 +344,7 @@ impl Step<'_> {
     }
 }
 
-fn touch(workspace: &mut Workspace, now: Timestamp) {
+pub(super) fn touch(workspace: &mut Workspace, now: Timestamp) {
     workspace.updated_at = now;
     workspace.revision += 1;
 }

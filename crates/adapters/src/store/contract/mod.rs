@@ -9,6 +9,7 @@ pub(crate) mod change;
 pub(crate) mod collecting;
 pub(crate) mod deployment;
 pub(crate) mod due;
+pub(crate) mod holds;
 pub(crate) mod life;
 pub(crate) mod limit;
 pub(crate) mod list;
@@ -44,6 +45,8 @@ macro_rules! contract_suite {
             deployment: [epochs_grow_and_fence, settings_are_kept_and_the_first_one_wins, the_clock_answers,
                 sightings_are_replaced_as_a_whole]
             due: [active_is_the_rule_of_the_domain, full_adds_what_runs_and_the_oldest]
+            holds: [a_lease_counts_as_activity_until_it_ends, leases_are_listed_and_given_back,
+                a_workspace_may_have_its_own_mode]
             life: [a_new_workspace_is_what_was_asked_for, an_edit_changes_only_what_it_names,
                 the_table_of_wishes, asking_again_changes_nothing_but_counts_as_activity,
                 deleting_keeps_the_row_and_hides_it, history_is_newest_first_and_pages]
@@ -112,6 +115,7 @@ pub(crate) fn new_workspace(owner: UserId, name: &str, desired: Desired) -> NewW
         standby_ttl_seconds: None,
         archive_ttl_seconds: None,
         from_archive: None,
+        activity_mode: None,
     }
 }
 

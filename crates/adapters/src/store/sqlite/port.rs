@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    activity::Hold,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -14,12 +15,12 @@ use codehub_domain::{
 };
 
 use super::{
-    Result, SqliteStore, access, ask, attempts, controller, gc, history as events, leader, recover, sessions,
-    settings, timed, tokens, ttl, users, workspaces,
+    Result, SqliteStore, access, ask, attempts, controller, gc, history as events, holds, leader, recover,
+    row::micros, sessions, settings, timed, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Saved, Store, UserChange, UserEdit, UserWithHash,
+    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewHold, NewWorkspace, Page,
+    Reading, Recovered, Saved, Store, UserChange, UserEdit, UserWithHash,
 };
 
 #[async_trait]
@@ -77,6 +78,22 @@ impl Store for SqliteStore {
 
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
         timed("workspace_recover", recover::recover(self, id, wish, actor)).await
+    }
+
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        timed("workspace_hold", holds::hold(self, id, new)).await
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        timed("workspace_release", holds::release(self, id, hold)).await
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        timed("workspace_holds", async {
+            let now = micros(self.clock().await?);
+            holds::running(&mut *self.readers.acquire().await?, id, now).await
+        })
+        .await
     }
 
     async fn workspace_history(

@@ -18,7 +18,7 @@ macro_rules! workspace_columns {
          archive_ttl_seconds, desired_state, desired_changed_at, deleted_at, last_access_at, conditions, \
          observed_at, phase, phase_changed_at, operation, op_started_at, op_moved_at, op_id, archive_key, \
          error_reason, error_message, error_count, next_retry_at, home_ctx, progress, instance_backend, \
-         storage_backend, created_at, updated_at, revision"
+         storage_backend, created_at, updated_at, revision, activity_mode, held_until"
     };
 }
 pub(super) use workspace_columns;
@@ -115,10 +115,12 @@ pub(super) fn workspace(row: &SqliteRow) -> Result<Workspace> {
         home_store_key: get(row, "home_store_key")?,
         standby_ttl_seconds: get(row, "standby_ttl_seconds")?,
         archive_ttl_seconds: get(row, "archive_ttl_seconds")?,
+        activity_mode: maybe_parsed(row, "activity_mode")?,
         desired: parsed(row, "desired_state")?,
         desired_changed_at: at(row, "desired_changed_at")?,
         deleted_at: maybe_at(row, "deleted_at")?,
         last_access_at: at(row, "last_access_at")?,
+        held_until: maybe_at(row, "held_until")?,
         status: status(row)?,
         created_at: at(row, "created_at")?,
         updated_at: at(row, "updated_at")?,

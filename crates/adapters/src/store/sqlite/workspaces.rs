@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use codehub_domain::{
     Operation, Phase, UserId, Workspace, WorkspaceId,
+    activity::ActivityMode,
     event::{Actor, Transition},
     gc::Item,
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
@@ -36,10 +37,12 @@ pub(super) async fn create(
         image_ref: new.image_ref,
         standby_ttl_seconds: new.standby_ttl_seconds,
         archive_ttl_seconds: new.archive_ttl_seconds,
+        activity_mode: new.activity_mode,
         desired: new.desired,
         desired_changed_at: now,
         deleted_at: None,
         last_access_at: now,
+        held_until: None,
         status: first_status(new.from_archive, now),
         created_at: now,
         updated_at: now,
@@ -76,7 +79,7 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
         "INSERT INTO workspaces (",
         workspace_columns!(),
         ", name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, NULL, ?12, ?13, NULL, ?14, ?15,
-             ?16, NULL, NULL, NULL, ?22, NULL, NULL, 0, NULL, ?17, NULL, '', '', ?18, ?19, ?20, ?21)"
+             ?16, NULL, NULL, NULL, ?23, NULL, NULL, 0, NULL, ?17, NULL, '', '', ?18, ?19, ?20, ?22, NULL, ?21)"
     ))
     .bind(workspace.id.to_string())
     .bind(workspace.owner.to_string())
@@ -99,6 +102,7 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
     .bind(micros(workspace.updated_at))
     .bind(workspace.revision)
     .bind(workspace.name.to_lowercase())
+    .bind(workspace.activity_mode.map(ActivityMode::as_str))
     .bind(status.archive_key.map(|key| key.to_string()))
     .execute(connection)
     .await?;
@@ -212,12 +216,13 @@ pub(super) async fn edit(store: &SqliteStore, id: WorkspaceId, edit: Edit) -> Re
         return Ok(None);
     };
     let mut after = before.clone();
-    let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds } = edit;
+    let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds, activity_mode } = edit;
     after.name = name.unwrap_or(after.name);
     after.description = description.unwrap_or(after.description);
     after.memo = memo.unwrap_or(after.memo);
     after.standby_ttl_seconds = standby_ttl_seconds.unwrap_or(after.standby_ttl_seconds);
     after.archive_ttl_seconds = archive_ttl_seconds.unwrap_or(after.archive_ttl_seconds);
+    after.activity_mode = activity_mode.unwrap_or(after.activity_mode);
     if after == before {
         return Ok(Some(before));
     }
@@ -225,7 +230,8 @@ pub(super) async fn edit(store: &SqliteStore, id: WorkspaceId, edit: Edit) -> Re
     after.revision += 1;
     sqlx::query(
         "UPDATE workspaces SET name = ?2, name_key = ?3, description = ?4, memo = ?5,
-             standby_ttl_seconds = ?6, archive_ttl_seconds = ?7, updated_at = ?8, revision = ?9
+             standby_ttl_seconds = ?6, archive_ttl_seconds = ?7, updated_at = ?8, revision = ?9,
+             activity_mode = ?10
          WHERE id = ?1",
     )
     .bind(id.to_string())
@@ -237,6 +243,7 @@ pub(super) async fn edit(store: &SqliteStore, id: WorkspaceId, edit: Edit) -> Re
     .bind(after.archive_ttl_seconds)
     .bind(micros(after.updated_at))
     .bind(after.revision)
+    .bind(after.activity_mode.map(ActivityMode::as_str))
     .execute(write.connection())
     .await?;
     write.updated(id, after.owner);

@@ -88,6 +88,7 @@ fn the_phase_policy() {
         archive_key: None,
         progress: None,
         ide: crate::proxy::gate::ProxyIde::default(),
+        activity_mode: None,
     };
     let wait = Step::Wait;
     for (phase, operation, desired, person, program) in [

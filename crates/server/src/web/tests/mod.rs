@@ -98,6 +98,7 @@ impl TestApp {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            activity_mode: None,
         };
         match self.app.store().workspace_create(new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,
