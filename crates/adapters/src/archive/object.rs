@@ -27,9 +27,10 @@ use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
+use super::frames::PackOptions;
 use super::local::LocalRoot;
 use super::meta::ArchiveMeta;
-use super::pack::{PackOptions, PackSummary, estimate, pack, pack_nothing};
+use super::pack::{PackSummary, estimate, pack, pack_nothing};
 use super::pair::{blocking, unfindable};
 use super::progress::Progress;
 use super::source::digest;
@@ -166,7 +167,7 @@ impl ObjectArchives {
         let limits = Limits { uncompressed: meta.uncompressed, entries: meta.entries };
         let data = self.data(key)?;
         let (target, progress) = (target.to_owned(), progress.clone());
-        let found = read_through(&self.store, &data, meta.size, cancel, move |stream, cancel| {
+        let found = read_through(&self.store, &data, 0..meta.size, cancel, move |stream, cancel| {
             unpack(stream, &target, limits, &progress, &cancel)
         })
         .await
@@ -200,7 +201,17 @@ impl ObjectArchives {
 
     /// Everything below the prefix that is, or was to become, an archive.
     pub async fn list(&self) -> Result<Vec<ListedObject>> {
+        self.list_below("").await
+    }
+
+    /// Those of one workspace; nothing else is looked at.
+    pub async fn list_of(&self, workspace_id: &str) -> Result<Vec<ListedObject>> {
+        self.list_below(workspace_id).await
+    }
+
+    async fn list_below(&self, part: &str) -> Result<Vec<ListedObject>> {
         let prefix = self.location(&self.prefix)?;
+        let below = self.location(&format!("{}/{part}", self.prefix))?;
         let failed = |e: &StoreError| match ArchiveError::store("list", &self.prefix, e) {
             // A missing bucket; a missing prefix is an empty list.
             ArchiveError::NotFound { key } => {
@@ -209,7 +220,7 @@ impl ObjectArchives {
             error => error,
         };
         let mut found: BTreeMap<String, (Option<u64>, bool, Timestamp)> = BTreeMap::new();
-        let mut objects = self.store.list(Some(&prefix));
+        let mut objects = self.store.list(Some(&below));
         while let Some(object) = objects.try_next().await.map_err(|e| failed(&e))? {
             let path = object.location.as_ref();
             let Some(path) = path.strip_prefix(prefix.as_ref()) else {
@@ -362,7 +373,7 @@ impl ObjectArchives {
             joined(work.await)?.unwrap_or_default()
         } else {
             let consume = move |stream, cancel| digest(stream, &counted, &cancel);
-            read_through(&self.store, &data, meta.size, cancel, consume).await.map_err(unfindable)?
+            read_through(&self.store, &data, 0..meta.size, cancel, consume).await.map_err(unfindable)?
         };
         if actual != meta.sha256 {
             let message = format!("{key}: stored bytes have checksum {actual}, not {}", meta.sha256);

@@ -1,10 +1,13 @@
 //! Homes for tests, and what a home looks like from outside.
 
+mod browsing;
 mod faults;
 mod fidelity;
 mod forge;
 mod gnu;
 mod hostile;
+mod killed;
+mod mutants;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};

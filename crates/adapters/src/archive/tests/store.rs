@@ -168,10 +168,10 @@ async fn damage_is_noticed() {
             let error = fetch(&archives, tempdir().path()).await.unwrap_err();
             assert!(error.is_corrupted(), "{what}: {error:?}");
         }
-        let later = said.replace("\"format\": 1", "\"format\": 2");
+        let later = said.replace("\"format\": 2", "\"format\": 3");
         store.put(&meta(), later.into()).await.unwrap();
         let outcome = fetch(&archives, tempdir().path()).await;
-        assert!(matches!(outcome, Err(ArchiveError::Unsupported { format: 2 })));
+        assert!(matches!(outcome, Err(ArchiveError::Unsupported { format: 3 })));
     })
     .await;
 }
