@@ -5,6 +5,7 @@
 mod api;
 mod crash;
 mod damage;
+mod hold;
 mod life;
 mod simulation;
 mod support;
