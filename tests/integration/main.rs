@@ -5,6 +5,7 @@
 mod api;
 mod crash;
 mod damage;
+mod hold;
 mod homes;
 mod life;
 mod simulation;
