@@ -5,6 +5,7 @@
 mod api;
 mod crash;
 mod damage;
+mod docker;
 mod life;
 mod simulation;
 mod support;

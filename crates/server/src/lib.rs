@@ -12,6 +12,7 @@ pub mod backends;
 pub mod cli;
 pub mod config;
 pub mod coordinator;
+mod places;
 pub mod proxy;
 pub mod serve;
 pub mod service;

@@ -5,6 +5,7 @@ mod fidelity;
 mod forge;
 mod gnu;
 mod hostile;
+mod s3;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};
