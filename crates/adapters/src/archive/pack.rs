@@ -92,6 +92,11 @@ pub(super) fn estimate(root: &Path, max_entries: u64, cancel: &CancellationToken
     }
 }
 
+/// What archiving the home at `root` will amount to, near enough for a progress bar.
+pub(crate) fn estimate_home(root: &Path, cancel: &CancellationToken) -> Result<u64> {
+    estimate(root, super::object::ESTIMATE_ENTRIES, cancel)
+}
+
 /// What a producer knows of a finished stream.
 struct Packed {
     uncompressed: u64,

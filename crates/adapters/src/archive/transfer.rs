@@ -83,7 +83,12 @@ pub(super) async fn upload(
     let outcome = match outcome {
         Ok(summary) => match multipart.complete().await {
             Ok(_) => Ok(summary),
-            Err(error) => Err(failed(&error)),
+            // The answer may have been lost, and asked again the store knows of no such upload. What
+            // is there is verified by the caller.
+            Err(error) => match store.head(location).await {
+                Ok(found) if found.size == summary.size => return Ok(summary),
+                _ => Err(failed(&error)),
+            },
         },
         Err(error) => Err(error),
     };

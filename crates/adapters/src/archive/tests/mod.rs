@@ -8,6 +8,7 @@ mod gnu;
 mod hostile;
 mod killed;
 mod mutants;
+mod s3;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};
