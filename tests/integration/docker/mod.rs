@@ -99,7 +99,10 @@ pub(crate) fn setup(engine: &TestEngine) -> Setup {
         .env("RUNTIME_MEMORY", "256")
         .env("IDE", "builtin")
         .env("IDE_COMMAND", "");
-    build_images(&setup);
+    // Each is as large as the program itself: once per engine is enough.
+    if !(engine.run(&["image", "inspect", IMAGE]).0) {
+        build_images(&setup);
+    }
     setup
 }
 
