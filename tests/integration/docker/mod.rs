@@ -20,17 +20,17 @@ use serde_json::{Value, json};
 use crate::support::{Server, Setup};
 
 /// The editor, with a shell beside it.
-pub const IMAGE: &str = "codehub/ide:test-shell";
+pub(crate) const IMAGE: &str = "codehub/ide:test-shell";
 
 /// `host start-script pid-file`
-pub struct TestEngine {
-    pub host: String,
-    pub start: PathBuf,
-    pub pid: PathBuf,
+pub(crate) struct TestEngine {
+    pub(crate) host: String,
+    pub(crate) start: PathBuf,
+    pub(crate) pid: PathBuf,
 }
 
 impl TestEngine {
-    pub fn of_this_run() -> Option<Self> {
+    pub(crate) fn of_this_run() -> Option<Self> {
         let Ok(text) = std::env::var("CODEHUB_TEST_DOCKER") else {
             eprintln!("skipped: no Docker (CODEHUB_TEST_DOCKER is not set; scripts/test starts an engine)");
             return None;
@@ -38,19 +38,19 @@ impl TestEngine {
         Some(Self::parse(&text))
     }
 
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let words: Vec<&str> = text.split_whitespace().collect();
         let [host, start, pid] = words[..] else { panic!("CODEHUB_TEST_DOCKER={text:?}") };
         Self { host: host.into(), start: start.into(), pid: pid.into() }
     }
 
-    pub fn run(&self, words: &[&str]) -> (bool, String) {
+    pub(crate) fn run(&self, words: &[&str]) -> (bool, String) {
         let output = Command::new("docker").args(["-H", &self.host]).args(words).output().unwrap();
         let text = if output.status.success() { output.stdout } else { output.stderr };
         (output.status.success(), String::from_utf8_lossy(&text).trim().to_owned())
     }
 
-    pub fn docker(&self, words: &[&str]) -> String {
+    pub(crate) fn docker(&self, words: &[&str]) -> String {
         let (done, text) = self.run(words);
         assert!(done, "docker {words:?}: {text}");
         text
@@ -58,13 +58,13 @@ impl TestEngine {
 }
 
 /// A bucket, over a link that can be told to misbehave; `None` without an S3 server.
-pub struct TestBucket {
-    pub link: FlakyLink,
+pub(crate) struct TestBucket {
+    pub(crate) link: FlakyLink,
     words: Vec<String>,
 }
 
 impl TestBucket {
-    pub async fn of_this_run() -> Option<Self> {
+    pub(crate) async fn of_this_run() -> Option<Self> {
         let Ok(text) = std::env::var("CODEHUB_TEST_S3") else {
             eprintln!("skipped: no S3 server (CODEHUB_TEST_S3 is not set; scripts/test starts one)");
             return None;
@@ -74,7 +74,7 @@ impl TestBucket {
         Some(Self { link: FlakyLink::to(upstream).await.unwrap(), words })
     }
 
-    pub fn configure(&self, setup: Setup) -> Setup {
+    pub(crate) fn configure(&self, setup: Setup) -> Setup {
         setup
             .env("S3_ENDPOINT", &format!("http://{}", self.link.address()))
             .env("S3_BUCKET", &self.words[1])
@@ -84,13 +84,13 @@ impl TestBucket {
 }
 
 /// A server whose workspaces are containers.
-pub struct Docked {
-    pub server: Server,
-    pub engine: TestEngine,
+pub(crate) struct Docked {
+    pub(crate) server: Server,
+    pub(crate) engine: TestEngine,
     ids: Mutex<Vec<String>>,
 }
 
-pub fn setup(engine: &TestEngine) -> Setup {
+pub(crate) fn setup(engine: &TestEngine) -> Setup {
     let setup = Setup::new()
         .env("RUNTIME", "docker")
         .env("DOCKER_HOST", &engine.host)
@@ -99,7 +99,10 @@ pub fn setup(engine: &TestEngine) -> Setup {
         .env("RUNTIME_MEMORY", "256")
         .env("IDE", "builtin")
         .env("IDE_COMMAND", "");
-    build_images(&setup);
+    // Each is as large as the program itself: once per engine is enough.
+    if !(engine.run(&["image", "inspect", IMAGE]).0) {
+        build_images(&setup);
+    }
     setup
 }
 
@@ -119,44 +122,44 @@ fn build_images(setup: &Setup) {
 }
 
 impl Docked {
-    pub async fn start(setup: Setup, engine: TestEngine) -> Self {
+    pub(crate) async fn start(setup: Setup, engine: TestEngine) -> Self {
         Self { server: setup.start().await, engine, ids: Mutex::default() }
     }
 
-    pub async fn create(&self, name: &str) -> String {
+    pub(crate) async fn create(&self, name: &str) -> String {
         let id = self.server.create(json!({ "name": name })).await;
         self.note(&id);
         id
     }
 
-    pub fn note(&self, id: &str) {
+    pub(crate) fn note(&self, id: &str) {
         self.ids.lock().unwrap().push(id.to_owned());
     }
 
     /// Runs a shell line inside the workspace.
-    pub fn inside(&self, id: &str, line: &str) -> (bool, String) {
+    pub(crate) fn inside(&self, id: &str, line: &str) -> (bool, String) {
         self.engine.run(&["exec", &format!("codehub-ws-{id}"), "/bin/sh", "-c", line])
     }
 
-    pub fn volumes(&self, id: &str) -> Vec<String> {
+    pub(crate) fn volumes(&self, id: &str) -> Vec<String> {
         let label = format!("label=codehub.workspace={id}");
         let text = self.engine.docker(&["volume", "ls", "-q", "--filter", &label]);
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    pub fn containers(&self, id: &str) -> Vec<String> {
+    pub(crate) fn containers(&self, id: &str) -> Vec<String> {
         let label = format!("label=codehub.workspace={id}");
         let text = self.engine.docker(&["ps", "-a", "--filter", &label, "--format", "{{.Names}}"]);
         text.split_whitespace().map(str::to_owned).collect()
     }
 
     /// What people see when they open it.
-    pub async fn page(&self, id: &str) -> u16 {
+    pub(crate) async fn page(&self, id: &str) -> u16 {
         let request = self.server.client.get(self.server.url(&format!("/w/{id}/healthz")));
         request.bearer_auth(&self.server.token).send().await.map_or(0, |answer| answer.status().as_u16())
     }
 
-    pub async fn phase(&self, id: &str) -> Value {
+    pub(crate) async fn phase(&self, id: &str) -> Value {
         self.server.workspace(id).await["phase"].clone()
     }
 }

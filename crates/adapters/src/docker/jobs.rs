@@ -2,22 +2,29 @@
 //! workspace has at most one, by its name; whoever wants another deals with the one that is there
 //! first, so two jobs never touch one volume.
 
-use std::{collections::HashMap, path::PathBuf, pin::Pin, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+};
 
 use bollard::{
     container::LogOutput,
     errors::Error,
-    models::{ContainerCreateBody, ContainerInspectResponse, HostConfig, HostConfigLogConfig},
+    models::{ContainerCreateBody, ContainerSummary, HostConfig, HostConfigLogConfig},
     query_parameters::{AttachContainerOptionsBuilder, CreateContainerOptionsBuilder},
 };
 use bytes::Bytes;
-use codehub_domain::{VolumeKey, WorkspaceId};
+use codehub_domain::{UserId, VolumeKey, WorkspaceId};
 use futures::{Stream, StreamExt as _};
 use tokio::{io::AsyncWrite, sync::mpsc};
+use uuid::Uuid;
 
 use super::{
     body::volume_mount,
-    engine::{Engine, LABEL_GENERATION, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, Labels, found},
+    engine::{Engine, LABEL_GENERATION, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, Labels},
+    engine::{label_filter, read_labels},
     image,
     instances::remove_container,
     job_main::{Said, Summary, VOLUME, failure},
@@ -103,63 +110,60 @@ impl Jobs {
         volume_labels: Option<Labels>,
     ) -> Result<Running> {
         let inner = &self.inner;
-        let client = inner.engine.client().await?;
         {
             let _one = inner.making.lock().await;
             image::ensure_own(&inner.engine, &inner.exe).await?;
         }
         self.settle(key.workspace).await?;
-        let name = job_name(key.workspace);
-        let options = CreateContainerOptionsBuilder::new().name(&name).build();
-        let body = inner.body(&job, key, volume_labels);
-        let created = client.create_container(Some(options), body).await;
-        let exact = created.map_err(inner.engine.failed("make a storage job"))?.id;
-        let guard = Guard { engine: Arc::clone(&inner.engine), exact: Some(exact.clone()) };
-        let options = AttachContainerOptionsBuilder::new()
-            .stream(true)
-            .stdin(matches!(job, Job::Unpack { .. }))
-            .stdout(true)
-            .stderr(true)
-            .build();
-        let attached = client.attach_container(&exact, Some(options)).await;
-        let attached = attached.map_err(inner.engine.failed("attach to a storage job"))?;
-        let started = client.start_container(&exact, None).await;
-        started.map_err(inner.engine.failed("start a storage job"))?;
-        metrics::counter!("codehub_docker_jobs_total", "job" => job.name()).increment(1);
-        Ok(Running {
-            guard,
-            output: attached.output,
-            input: Some(attached.input),
-            lines: Vec::new(),
-            early: Vec::new(),
-            finished: None,
-        })
+        inner.launch(&job_name(key.workspace), &job, key, volume_labels).await
     }
 
-    /// Ends whatever job of this workspace is there. A volume in the making is finished first: it
-    /// counts as soon as its helper is gone.
+    /// Ends whatever job of this workspace is there. A volume in the making is finished first, since it
+    /// counts as soon as no helper that prepares it is left.
     pub(super) async fn settle(&self, id: WorkspaceId) -> Result<()> {
-        let Some((exact, container)) = self.inner.ours(id).await? else { return Ok(()) };
-        if job_of(&container) == Some(Job::PREPARE) {
-            let engine = &self.inner.engine;
-            let client = engine.client().await?;
-            client.start_container(&exact, None).await.map_err(engine.failed("finish a volume"))?;
-            let mut waiting = Box::pin(client.wait_container(&exact, None));
-            if let Some(Err(error)) = waiting.next().await {
-                return Err(engine.failed("finish a volume")(error));
+        let inner = &self.inner;
+        let left = inner.helpers(id).await?;
+        let mut unfinished = BTreeSet::new();
+        for helper in &left {
+            let labels = helper.labels.as_ref();
+            if labels.and_then(|labels| labels.get(LABEL_JOB)).is_some_and(|job| job == Job::PREPARE) {
+                unfinished.extend(read_labels(labels, &inner.deployment).map(|(_, generation)| generation));
             }
         }
-        tracing::info!(workspace = %id, "ended a storage job that an earlier try had left");
-        remove_container(&self.inner.engine, &exact).await
+        let mut finishing = Vec::new();
+        for generation in unfinished {
+            // Only the name of the volume counts here, and that does not say whose it is.
+            let owner = UserId::from_uuid(Uuid::nil());
+            let key = VolumeKey { owner, workspace: id, generation };
+            // Under another name: what an engine that was killed left behind may not be startable.
+            let name = format!("{}-{}", job_name(id), Uuid::new_v4().simple());
+            let mut running = inner.launch(&name, &Job::Prepare, &key, None).await?;
+            running
+                .result(&Progress::new())
+                .await
+                .map_err(|error| RuntimeError::Failed(format!("a volume could not be prepared: {error}")))?;
+            finishing.push(running);
+        }
+        for exact in left.iter().filter_map(|helper| helper.id.as_ref()) {
+            tracing::info!(workspace = %id, "ends a storage job that an earlier try has left");
+            remove_container(&inner.engine, exact).await?;
+        }
+        for running in finishing {
+            running.end().await?;
+        }
+        Ok(())
     }
 
-    /// Ends a job that holds a volume which is to be deleted.
+    /// Ends the jobs that hold a volume which is to be deleted.
     pub(super) async fn end_of_volume(&self, key: &VolumeKey) -> Result<()> {
-        let Some((exact, container)) = self.inner.ours(key.workspace).await? else { return Ok(()) };
         let name = key.to_string();
-        let mounts = container.mounts.unwrap_or_default();
-        if mounts.iter().any(|mount| mount.name.as_ref() == Some(&name)) {
-            remove_container(&self.inner.engine, &exact).await?;
+        for helper in self.inner.helpers(key.workspace).await? {
+            let mounts = helper.mounts.unwrap_or_default();
+            if let Some(exact) = &helper.id
+                && mounts.iter().any(|mount| mount.name.as_ref() == Some(&name))
+            {
+                remove_container(&self.inner.engine, exact).await?;
+            }
         }
         Ok(())
     }
@@ -169,22 +173,46 @@ fn job_name(id: WorkspaceId) -> String {
     format!("codehub-job-{id}")
 }
 
-fn job_of(container: &ContainerInspectResponse) -> Option<&str> {
-    Some(container.config.as_ref()?.labels.as_ref()?.get(LABEL_JOB)?.as_str())
-}
-
 impl Inner {
-    async fn ours(&self, id: WorkspaceId) -> Result<Option<(String, ContainerInspectResponse)>> {
+    /// The helpers of a workspace, whatever they are called.
+    async fn helpers(&self, id: WorkspaceId) -> Result<Vec<ContainerSummary>> {
+        let id = id.to_string();
+        let labels = [(LABEL_INSTANCE, self.deployment.as_str()), (LABEL_WORKSPACE, &id), (LABEL_JOB, "")];
+        self.engine.containers(label_filter(&labels)).await
+    }
+
+    async fn launch(
+        &self,
+        name: &str,
+        job: &Job,
+        key: &VolumeKey,
+        volume_labels: Option<Labels>,
+    ) -> Result<Running> {
         let client = self.engine.client().await?;
-        let inspected = found(client.inspect_container(&job_name(id), None).await);
-        let Some(container) = inspected.map_err(self.engine.failed("look at a storage job"))? else {
-            return Ok(None);
-        };
-        let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
-        if labels.and_then(|labels| labels.get(LABEL_INSTANCE)) != Some(&self.deployment) {
-            return Err(RuntimeError::Failed(format!("{} is not this deployment's", job_name(id))));
-        }
-        Ok(container.id.clone().map(|exact| (exact, container)))
+        let options = CreateContainerOptionsBuilder::new().name(name).build();
+        let body = self.body(job, key, volume_labels);
+        let created = client.create_container(Some(options), body).await;
+        let exact = created.map_err(self.engine.failed("make a storage job"))?.id;
+        let guard = Guard { engine: Arc::clone(&self.engine), exact: Some(exact.clone()) };
+        let options = AttachContainerOptionsBuilder::new()
+            .stream(true)
+            .stdin(matches!(job, Job::Unpack { .. }))
+            .stdout(true)
+            .stderr(true)
+            .build();
+        let attached = client.attach_container(&exact, Some(options)).await;
+        let attached = attached.map_err(self.engine.failed("attach to a storage job"))?;
+        let started = client.start_container(&exact, None).await;
+        started.map_err(self.engine.failed("start a storage job"))?;
+        metrics::counter!("codehub_docker_jobs_total", "job" => job.name()).increment(1);
+        Ok(Running {
+            guard,
+            output: attached.output,
+            input: Some(attached.input),
+            lines: Vec::new(),
+            early: Vec::new(),
+            finished: None,
+        })
     }
 
     fn body(&self, job: &Job, key: &VolumeKey, volume_labels: Option<Labels>) -> ContainerCreateBody {

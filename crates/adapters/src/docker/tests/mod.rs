@@ -88,6 +88,12 @@ impl Rig {
         let engine = Arc::new(Engine::new(&host));
         IMAGES
             .get_or_init(|| async {
+                // Each is as large as the program itself: once per engine is enough.
+                let known =
+                    Command::new("docker").args(["-H", &host, "image", "inspect", IMAGE]).output().unwrap();
+                if known.status.success() {
+                    return;
+                }
                 let root = tempfile::tempdir().unwrap();
                 small_root(root.path());
                 for (tag, root) in [(own_image(), None), (IMAGE.to_owned(), Some(root.path().to_owned()))] {
