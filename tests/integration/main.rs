@@ -1,7 +1,6 @@
 //! One integration binary, whose tree mirrors the product.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail where it is")]
-#![expect(unreachable_pub, reason = "modules of tests have no outside to hide from")]
 
 mod api;
 mod crash;
