@@ -96,8 +96,9 @@ async fn workspaces_reach_neither_each_other_nor_this_machine_nor_metadata() {
         let ask = format!("printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' | nc -w 2 {host} {port}");
         rig.inside(&one, &ask).1
     };
-    let itself = reach("127.0.0.1:8080");
-    assert!(itself.contains("HTTP/1.0 200"), "itself it reaches: {itself}");
+    // The tool that asks gives up on its own input's end now and then: only an answer proves something.
+    let answered = (0..10).any(|_| reach("127.0.0.1:8080").contains("HTTP/1.0 200"));
+    assert!(answered, "it reaches itself");
     for (what, target) in [
         ("another workspace", format!("{other}:8080")),
         ("this machine, by the network's gateway", format!("{machine}:{port}")),
