@@ -1,12 +1,15 @@
 # The few verbs everybody types.
 
-.PHONY: run test check fmt simulate bench screenshots
+.PHONY: run test test-all check fmt simulate bench screenshots
 
 run:            ## Run CodeHub with embedded defaults
 	cargo run --release
 
-test:           ## Run every test; installs and starts what they need
+test:           ## Run the tests; installs and starts what they need
 	scripts/test
+
+test-all:       ## And the long ones: containers, idle tabs of real IDEs
+	scripts/test --all
 
 check:          ## Formatting and lints
 	cargo fmt --all -- --check

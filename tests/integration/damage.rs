@@ -75,7 +75,8 @@ async fn a_fork_has_the_home_of_its_archive_and_goes_its_own_way() {
     let lost = server.until_phase(&fork, "ERROR").await;
     let (status, body) = recover(&server, &fork, json!({ "restore_from": lost["archive_key"] })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&fork, "RUNNING").await;
+    server.until_arrived(&fork).await;
+    server.go(&fork, "start").await;
     assert_eq!(server.inside(&fork, "/read?log").await.as_deref(), Some("old\n"));
 }
 
