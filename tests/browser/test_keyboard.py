@@ -24,6 +24,7 @@ def tab_until(page, testid, most=40):
 def test_a_workspace_by_keyboard_alone(server, tab):
     page = tab(server, user=None)
     page.goto("/login")
+    expect(page.locator("input[name=username]")).to_be_focused()
     page.keyboard.type(ADMIN)
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)
