@@ -20,9 +20,9 @@ import report
 ROOT = pathlib.Path(__file__).parent.parent
 BINARY = ROOT / "target" / "release" / "codehub"
 PASSWORD = "correct horse battery"
-ROUNDS = 31
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "31"))
 IDLE = 1000
-WATCH_SECONDS = 60
+WATCH_SECONDS = int(os.environ.get("BENCH_WATCH_SECONDS", "60"))
 
 
 def free_port():
