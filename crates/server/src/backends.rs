@@ -1,16 +1,16 @@
 //! The one place where ports meet their implementations.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use codehub_adapters::{
     archive::{ObjectArchives, PackOptions, VolumeArchives},
-    bus::MemoryBus,
+    bus::{Bus, MemoryBus, RedisBus},
     runtime::{
         ide::{self, ResolvedIde},
         process::{ProcessConfig, ProcessRuntime, ShimCommand},
     },
-    store::{Store, sqlite::SqliteStore},
+    store::{MigrationStatus, PostgresStore, SqliteStore, Store},
     volumes::{Volumes, directory::DirectoryVolumes},
 };
 use codehub_domain::Truth;
@@ -26,11 +26,29 @@ pub fn database_path(config: &Config) -> PathBuf {
     config.data_dir.join("codehub.db")
 }
 
+/// What the schema of the configured database lacks, and what to call that database.
+///
+/// # Errors
+/// It cannot be reached.
+pub async fn migration_status(config: &Config) -> anyhow::Result<(String, MigrationStatus)> {
+    if let Some(url) = &config.database.url {
+        let status = PostgresStore::migrate_status(url.reveal()).await?;
+        return Ok((PostgresStore::shown(url.reveal())?, status));
+    }
+    let path = database_path(config);
+    let status = SqliteStore::migrate_status(&path).await?;
+    Ok((path.display().to_string(), status))
+}
+
 /// Opens the database and brings its schema up to date.
 ///
 /// # Errors
 /// It cannot be opened; the message says what to do.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    if let Some(url) = &config.database.url {
+        let store = PostgresStore::open(url.reveal(), config.database.max_connections).await;
+        return Ok(Arc::new(store.context("PostgreSQL cannot be used")?));
+    }
     let path = database_path(config);
     let store = SqliteStore::open(&path).await;
     let store = store.with_context(|| format!("the database {} cannot be opened", path.display()))?;
@@ -76,11 +94,20 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
 
     Ok(Backends {
         store,
-        bus: Arc::new(MemoryBus::new()),
+        bus: open_bus(config)?,
         instances: Arc::new(instances),
         archives: Arc::new(VolumeArchives::new("files", archives, volumes.clone())),
         volumes,
     })
+}
+
+/// How much longer than a flush everybody gets to tell a Redis that has forgotten.
+const SETTLE_MARGIN: Duration = Duration::from_secs(10);
+
+fn open_bus(config: &Config) -> anyhow::Result<Arc<dyn Bus>> {
+    let Some(url) = &config.redis.url else { return Ok(Arc::new(MemoryBus::new())) };
+    let settle = config.activity.flush_interval + SETTLE_MARGIN;
+    Ok(Arc::new(RedisBus::open(url.reveal(), config.redis.names.clone(), settle)?))
 }
 
 fn open_archives(config: &Config, known: KnownHomes) -> anyhow::Result<ObjectArchives> {

@@ -9,9 +9,15 @@
 
 #[cfg(test)]
 pub(crate) mod contract;
+mod migrations;
+pub mod postgres;
+mod row;
 mod sql_error;
 pub mod sqlite;
+mod values;
 
+pub use migrations::{MigrationStatus, PendingMigration};
+pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
 pub use sqlite::SqliteStore;
 
 use std::collections::{BTreeMap, HashMap};
@@ -185,6 +191,36 @@ pub struct Attempts {
     pub last_failure: Timestamp,
 }
 
+/// What a serving process says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaNote {
+    pub name: String,
+    pub version: String,
+    /// `all`, `api`, `coordinator`: for people.
+    pub role: String,
+}
+
+/// A serving process as the others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaSeen {
+    pub name: String,
+    pub version: String,
+    pub role: String,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+}
+
+/// A replica that has not been seen for this long is forgotten.
+pub(crate) const REPLICA_FORGOTTEN_AFTER: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Who took the lead last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderSeen {
+    pub epoch: Epoch,
+    pub holder: String,
+    pub since: Timestamp,
+}
+
 /// Something happened that somebody may be waiting for. Carries ids only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -203,6 +239,8 @@ pub enum Change {
     Access {
         user: UserId,
     },
+    /// Any of these may have been missed (the connection to the database was lost): read again.
+    Resync,
 }
 
 /// Changes since the subscription. A reader that falls behind is told so by the channel and reads the
@@ -224,6 +262,35 @@ pub trait Store: Send + Sync + 'static {
     async fn epoch_take(&self, holder: &str) -> Result<Epoch>;
     /// Whether `epoch` still leads. Asked immediately before anything is deleted.
     async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool>;
+
+    /// How replicas agree who leads; `None` where only one process can have the store anyway.
+    fn lease_seat(&self, _holder: &str) -> Option<LeaseSeat> {
+        None
+    }
+    /// Who took the lead last, whether or not it still lives; `None` where nobody ever did.
+    async fn leader_seen(&self) -> Result<Option<LeaderSeen>> {
+        Ok(None)
+    }
+
+    // --- replicas ---
+
+    /// Says that this process may be beside the others ([`postgres::presence`](postgres)); `None` when
+    /// one of them does not fit. A store that only one process can have always agrees.
+    async fn presence_enter(&self, _company: Company) -> Result<Option<Presence>> {
+        Ok(Some(Presence::default()))
+    }
+    /// Notes that this replica lives.
+    async fn replica_note(&self, _note: &ReplicaNote) -> Result<()> {
+        Ok(())
+    }
+    /// Forgets a replica that ends.
+    async fn replica_leave(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Every replica that was noted within a day, with the clock to compare by. Oldest first.
+    async fn replicas(&self) -> Result<(Timestamp, Vec<ReplicaSeen>)> {
+        Ok((self.now().await?, Vec::new()))
+    }
 
     // --- workspaces: people ---
 
@@ -372,6 +439,17 @@ pub trait Store: Send + Sync + 'static {
     async fn setting_delete(&self, name: &str) -> Result<()>;
 }
 
+/// Times one method of the port under its name.
+pub(crate) async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let started = std::time::Instant::now();
+    let result = work.await;
+    metrics::histogram!("codehub_db_query_seconds", "query" => query).record(started.elapsed().as_secs_f64());
+    result
+}
+
+/// How far a reader of changes may fall behind before it reads everything again.
+pub(crate) const CHANGES_BACKLOG: usize = 4096;
+
 /// Whether the controller has something to do for this workspace without looking at the world: the
 /// rule behind [`Due::Active`], as a value for the fakes and the tests.
 pub fn is_active(workspace: &Workspace) -> bool {
@@ -403,6 +481,14 @@ pub(crate) fn ttl_reason(to: Desired, ttl_seconds: u32) -> String {
         Desired::Standby => format!("no activity for {span}"),
         Desired::Running | Desired::Archived | Desired::Deleted => format!("on standby for {span}"),
     }
+}
+
+/// How long a TTL waits for activity that may not have been seen yet: in microseconds, and small enough to
+/// be added to any time. Parts of a microsecond change nothing: times are whole ones, and "later than" is
+/// strict.
+pub(crate) fn unseen_micros(policy: &TtlPolicy) -> i64 {
+    let end = Timestamp::MAX.as_microsecond();
+    i64::try_from(policy.unseen_activity.as_micros()).unwrap_or(end).min(end)
 }
 
 /// The largest unit that says it exactly.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codehub_domain::{
-    Epoch, HomeCtx, Timestamp,
+    Epoch, Timestamp,
     gc::{GcRow, Item},
 };
 
@@ -18,21 +18,7 @@ pub(super) async fn rows(store: &SqliteStore) -> Result<Vec<GcRow>> {
     )
     .fetch_all(&store.readers)
     .await?;
-    rows.iter()
-        .map(|found| {
-            let home: HomeCtx = row::json(found, "home_ctx")?;
-            Ok(GcRow {
-                id: row::parsed(found, "id")?,
-                phase: row::parsed(found, "phase")?,
-                operation: row::parsed(found, "operation")?,
-                deleted: row::maybe_at(found, "deleted_at")?.is_some(),
-                truth: home.truth,
-                generation: home.generation,
-                archive_key: row::maybe_parsed(found, "archive_key")?,
-                op_id: row::maybe_parsed(found, "op_id")?,
-            })
-        })
-        .collect()
+    rows.iter().map(row::gc_row).collect()
 }
 
 pub(super) async fn sightings(store: &SqliteStore) -> Result<BTreeMap<Item, Timestamp>> {
