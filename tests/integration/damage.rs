@@ -39,12 +39,37 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
 
     let (status, body) = recover(&server, &id, json!({ "restore_from": workspace["archive_key"] })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(
         server.inside(&id, "/read?log").await.as_deref(),
         Some("old\n"),
         "the archive that was asked for"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_has_the_home_of_its_archive_and_goes_its_own_way() {
+    let server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    let archives = server.get(&format!("/workspaces/{id}/archives")).await;
+    let wish = json!({ "name": "fork", "from_archive": archives["items"][0]["key"] });
+    let fork = server.create(wish).await;
+    server.until_phase(&fork, "RUNNING").await;
+    assert_eq!(server.inside(&fork, "/read?log").await.as_deref(), Some("old\n"), "as it was archived");
+    server.inside(&fork, "/write?log=forked").await.unwrap();
+    server.go(&id, "start").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "untouched");
+
+    // Its volume vanishes: the archive it was made from is still a way back.
+    server.go(&fork, "stop").await;
+    fs::remove_dir_all(server.home(&fork)).unwrap();
+    server.post(&format!("/workspaces/{fork}/start"), json!({})).await;
+    let lost = server.until_phase(&fork, "ERROR").await;
+    let (status, body) = recover(&server, &fork, json!({ "restore_from": lost["archive_key"] })).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&fork, "RUNNING").await;
+    assert_eq!(server.inside(&fork, "/read?log").await.as_deref(), Some("old\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +85,8 @@ async fn a_vanished_archive_is_data_lost_until_somebody_accepts_it() {
     assert_eq!(workspace["error"]["reason"], "DataLost");
     let (status, body) = recover(&server, &id, json!({ "accept_data_loss": true })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await, None, "an empty home, as accepted");
 }
 
@@ -86,7 +112,8 @@ async fn a_damaged_archive_is_corrupted_and_left_untouched() {
     fs::write(data, &good).unwrap();
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
 }
 
@@ -103,6 +130,29 @@ async fn a_home_that_was_put_back_is_found_again() {
     server.until(&id, "seen again", |it| it["conditions"]["storage.volume_ready"]["status"] == "True").await;
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
-    server.until_phase(&id, "RUNNING").await;
+    server.until_arrived(&id).await;
+    server.go(&id, "start").await;
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_on_another_backend_is_left_alone_and_said_so() {
+    let mut server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "1s").start().await;
+    let id = server.create(json!({ "name": "moved", "desired_state": "STANDBY" })).await;
+    server.kill();
+    let sql = format!("UPDATE workspaces SET storage_backend = 'elsewhere' WHERE id = '{id}'");
+    let script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()";
+    let database = server.setup.data_dir().join("codehub.db");
+    let done = std::process::Command::new("python3").args(["-c", script]).arg(database).arg(sql).status();
+    assert!(done.unwrap().success());
+    let home = server.home(&id);
+    let aside = server.setup.data.path().join("aside");
+    fs::rename(&home, &aside).unwrap();
+    server.restart().await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(server.workspace(&id).await["phase"], "STANDBY", "not seeing it here proves nothing");
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    let failed = server.until_phase(&id, "ERROR").await;
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("lives on elsewhere"), "{message}");
 }

@@ -5,6 +5,7 @@
 mod api;
 mod crash;
 mod damage;
+mod homes;
 mod life;
 mod simulation;
 mod support;

@@ -70,3 +70,64 @@ fn an_unwritable_data_directory() {
         refused(&setup, &["serve"], &[setup.data_dir().to_str().unwrap(), "ermission"]);
     }
 }
+
+/// A file system of its own, small enough to fill.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(mebibytes: u32) -> Option<Self> {
+        let directory = tempfile::TempDir::new().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"])
+            .arg(directory.path())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(directory));
+        }
+        println!("skipped: nothing can be mounted here");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_said_and_loses_nothing() {
+    let Some(disk) = SmallDisk::mount(48) else { return };
+    let data = disk.0.path().join("data");
+    let server = Setup::new().env("CODEHUB_DATA_DIR", data.to_str().unwrap()).start().await;
+    let (status, created) = server
+        .post("/workspaces?wait=20", serde_json::json!({ "name": "big", "desired_state": "STANDBY" }))
+        .await;
+    assert_eq!(status, 201, "{created}");
+    let id = created["id"].as_str().unwrap().to_owned();
+    server.until_phase(&id, "STANDBY").await;
+    let volume = std::process::Command::new("find").arg(&data).args(["-name", "home-1"]).output().unwrap();
+    let home = std::path::PathBuf::from(String::from_utf8(volume.stdout).unwrap().trim());
+    // A home that does not compress, larger than what is left beside it.
+    let mut bytes = vec![0_u8; 24 << 20];
+    let mut state = 1_u64;
+    for byte in &mut bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *byte = (state >> 56) as u8;
+    }
+    std::fs::write(home.join("noise"), &bytes).unwrap();
+
+    let (status, body) = server.post(&format!("/workspaces/{id}/archive"), serde_json::json!({})).await;
+    assert_eq!(status, 202, "{body}");
+    let failed = server.until_phase(&id, "ERROR").await;
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no space left"), "{message}");
+    assert_eq!(std::fs::read(home.join("noise")).unwrap(), bytes, "the home is untouched");
+
+    // Somebody makes room by shrinking the home, and asks again.
+    std::fs::write(home.join("noise"), &bytes[..1 << 20]).unwrap();
+    let (status, body) =
+        server.post(&format!("/workspaces/{id}/recover?wait=30"), serde_json::json!({})).await;
+    assert_eq!(status, 202, "{body}");
+    server.until_phase(&id, "ARCHIVED").await;
+}

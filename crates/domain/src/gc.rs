@@ -126,12 +126,16 @@ pub fn plan(
     now: Timestamp,
 ) -> GcPlan {
     let rows: HashMap<WorkspaceId, &GcRow> = rows.iter().map(|row| (row.id, row)).collect();
-    let kept = kept_archives(listed, &rows, policy);
+    let mut kept = kept_archives(listed, &rows, policy);
+    // A workspace made from another's archive refers to it until it has one of its own.
+    kept.extend(rows.values().filter(|row| !row.deleted).filter_map(|row| row.archive_key));
 
     let orphan = |item: &Item| match *item {
-        Item::Archive(key) => !archive_protected(rows.get(&key.workspace).copied(), key, &kept),
-        Item::Volume { workspace, generation } => {
-            !in_use.contains(&workspace) && !volume_protected(rows.get(&workspace).copied(), generation)
+        Item::Archive(key) => {
+            !kept.contains(&key) && !rows.get(&key.workspace).is_some_and(|row| refers(row, *item))
+        }
+        Item::Volume { workspace, .. } => {
+            !in_use.contains(&workspace) && !rows.get(&workspace).is_some_and(|row| refers(row, *item))
         }
     };
     let sightings: BTreeMap<Item, Timestamp> = listed
@@ -202,19 +206,19 @@ fn kept_archives(
     kept
 }
 
-fn archive_protected(row: Option<&GcRow>, key: ArchiveKey, kept: &BTreeSet<ArchiveKey>) -> bool {
-    let Some(row) = row else { return false };
-    if row.deleted {
-        return false;
+/// Whether this workspace needs the thing, whatever the listings say: asked once more, about every row
+/// that could, in the transaction that claims a thing for deletion.
+pub fn refers(row: &GcRow, item: Item) -> bool {
+    match item {
+        Item::Archive(key) => {
+            let own = row.id == key.workspace && (row.phase == Phase::Error || row.op_id == Some(key.op));
+            !row.deleted && (own || row.archive_key == Some(key))
+        }
+        Item::Volume { workspace, generation } => row.id == workspace && volume_protected(row, generation),
     }
-    row.phase == Phase::Error
-        || row.archive_key == Some(key)
-        || row.op_id == Some(key.op)
-        || kept.contains(&key)
 }
 
-fn volume_protected(row: Option<&GcRow>, generation: Generation) -> bool {
-    let Some(row) = row else { return false };
+fn volume_protected(row: &GcRow, generation: Generation) -> bool {
     if row.deleted {
         // The deleting operation does that itself; what it left behind is garbage.
         return row.operation != Operation::None;

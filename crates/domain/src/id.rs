@@ -66,6 +66,10 @@ uuid_id!(
 );
 uuid_id!(SessionId, "session id");
 uuid_id!(TokenId, "token id");
+uuid_id!(
+    /// A keep-awake lease.
+    HoldId, "lease id"
+);
 
 /// Which incarnation of a workspace's volume. Never used twice for one workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

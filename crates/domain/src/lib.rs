@@ -7,6 +7,7 @@
 //! The map follows one reconcile: [`observed`] (what was seen) → [`judge`] (what it means) →
 //! [`plan`] (what to do next) → [`decide`] (the whole step, with failures and deadlines).
 
+pub mod activity;
 pub mod condition;
 pub mod decide;
 pub mod desired;
@@ -27,7 +28,9 @@ pub mod workspace;
 
 pub use error::{ErrorReason, Failure};
 pub use home::{HomeCtx, Truth};
-pub use id::{ArchiveKey, Epoch, Generation, OpId, SessionId, TokenId, UserId, VolumeKey, WorkspaceId};
+pub use id::{
+    ArchiveKey, Epoch, Generation, HoldId, OpId, SessionId, TokenId, UserId, VolumeKey, WorkspaceId,
+};
 pub use workspace::{Desired, Operation, Phase, Progress, Status, Workspace};
 
 /// A moment, as the database's clock tells it.

@@ -1,7 +1,7 @@
 //! The ways out of ERROR. Recovery clears the error and lets the controller judge reality anew; it
 //! gives up a copy of a home only when a person asked for exactly that.
 
-use crate::{ArchiveKey, ErrorReason, HomeCtx, Operation, Phase, Status, Truth};
+use crate::{ArchiveKey, ErrorReason, HomeCtx, Operation, Phase, Status, Truth, WorkspaceId, gc::Item};
 
 /// What the person asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum RecoveryRefusal {
     HomeIsLost,
     /// The home is still on its volume; going back to an archive would drop it.
     WouldDropHome,
+    /// What would become the home is being deleted by the garbage collector.
+    BeingDeleted,
 }
 
 /// The status after recovery, before the controller looks at reality again.
@@ -74,6 +76,15 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         next.conditions.volume_ready = None;
     }
     Ok(next)
+}
+
+/// What a status that recovery has made takes for the home: it must not be on its way out.
+pub fn relies_on(id: WorkspaceId, status: &Status) -> Option<Item> {
+    match status.home.truth {
+        Truth::None => None,
+        Truth::Archive => status.archive_key.map(Item::Archive),
+        Truth::Volume => Some(Item::Volume { workspace: id, generation: status.home.generation }),
+    }
 }
 
 fn is(status: &Status, reason: ErrorReason) -> bool {

@@ -37,7 +37,10 @@ pub fn expiry(workspace: &Workspace, policy: &TtlPolicy) -> Option<Expiry> {
     }
     let (from, ttl, grace, to) = match status.phase {
         Phase::Running => (
-            workspace.last_access_at.max(status.phase_changed_at),
+            workspace
+                .last_access_at
+                .max(status.phase_changed_at)
+                .max(workspace.held_until.unwrap_or(Timestamp::UNIX_EPOCH)),
             workspace.standby_ttl_seconds.unwrap_or(policy.standby_seconds),
             policy.unseen_activity,
             Desired::Standby,

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, UserId, VolumeKey, WorkspaceId,
-    condition::Conditions,
+    ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, Truth, UserId, VolumeKey, WorkspaceId,
+    activity::ActivityMode, condition::Conditions,
 };
 
 /// An enum whose variants have one written form each, used alike in the database, the API and logs.
@@ -135,10 +135,14 @@ pub struct Workspace {
     /// The workspace's own TTLs in seconds; `None` is the deployment's default, 0 is never.
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
+    /// What counts as being in use; `None` is the deployment's default.
+    pub activity_mode: Option<ActivityMode>,
     pub desired: Desired,
     pub desired_changed_at: Timestamp,
     pub deleted_at: Option<Timestamp>,
     pub last_access_at: Timestamp,
+    /// The end of the longest keep-awake lease, which may have passed.
+    pub held_until: Option<Timestamp>,
     pub status: Status,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -192,6 +196,12 @@ impl Status {
             instance_backend: String::new(),
             storage_backend: String::new(),
         }
+    }
+
+    /// A new workspace whose home is an archive that is there already, its own or another's.
+    pub fn from_archive(key: ArchiveKey, now: Timestamp) -> Self {
+        let home = HomeCtx { truth: Truth::Archive, ..HomeCtx::default() };
+        Self { archive_key: Some(key), home, ..Self::new(now) }
     }
 
     /// In ERROR by a failure that only a person may clear.

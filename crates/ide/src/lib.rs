@@ -61,7 +61,7 @@ pub struct Options {
     pub base_path: Option<String>,
     /// What the page calls this workspace.
     pub name: Option<String>,
-    /// Where the page's name leads back to; `http` and `https` only.
+    /// Where the page's name leads back to: an `http` or `https` address, or one relative to the page.
     pub dashboard: Option<String>,
 }
 
@@ -84,15 +84,26 @@ impl Options {
     pub fn described_by_env(mut self) -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         self.name = text("CODEHUB_WORKSPACE_NAME");
-        self.dashboard = text("CODEHUB_URL");
+        self.dashboard = text("CODEHUB_URL").map(|url| dashboard_of(&url));
         self
     }
 
     /// What `GET api/info` answers.
     fn info(&self) -> Value {
-        let is_web = |url: &&String| url.starts_with("http://") || url.starts_with("https://");
+        let is_web =
+            |url: &&String| ["http://", "https://", "../"].iter().any(|start| url.starts_with(start));
         let dashboard = self.dashboard.as_ref().filter(is_web);
         json!({ "name": self.name, "dashboard": dashboard })
+    }
+}
+
+/// The dashboard of a workspace that is reached at this address. Relative for `…/w/{id}/`, so that it
+/// leads back to wherever the page was opened, whatever name the server goes by.
+fn dashboard_of(url: &str) -> String {
+    let parts: Vec<&str> = url.trim_end_matches('/').rsplitn(3, '/').collect();
+    match parts[..] {
+        [_id, "w", _base] => "../../".to_owned(),
+        _ => url.to_owned(),
     }
 }
 
@@ -213,4 +224,17 @@ fn strip(mut request: Request, base: &str) -> Request {
         }
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dashboard_of;
+
+    #[test]
+    fn the_way_back_is_not_the_workspace_itself() {
+        for url in ["http://127.0.0.1:8080/w/1/", "https://code.example.com/hub/w/1"] {
+            assert_eq!(dashboard_of(url), "../../");
+        }
+        assert_eq!(dashboard_of("https://code.example.com/"), "https://code.example.com/");
+    }
 }

@@ -7,7 +7,7 @@ use codehub_domain::{Epoch, UserId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{activity::Activity, auth::password::Passwords, config::Config};
+use crate::{activity::Activity, auth::password::Passwords, config::Config, idle::Rules};
 
 /// The ports, as configured.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub struct App {
     pub config: Config,
     pub backends: Backends,
     pub activity: Activity,
+    /// What the IDE's tabs do by themselves; an operator's additions are read by `serve`.
+    pub idle: Arc<Rules>,
     pub passwords: Passwords,
     /// The epoch while this process leads; written by the coordinator, shown by `/api/v1/system`.
     pub leading: watch::Sender<Option<Epoch>>,
@@ -38,6 +40,8 @@ impl App {
     pub fn new(config: Config, backends: Backends) -> Self {
         Self {
             activity: Activity::new(config.activity.mode),
+            // Ours are tested to be readable.
+            idle: Arc::new(Rules::load(backends.instances.ide(), None).unwrap_or_default()),
             config,
             backends,
             passwords: Passwords::default(),

@@ -2,9 +2,9 @@
 //! command line alike. Each checks who asks, lets the store decide and save (the rules themselves are
 //! the domain's), and says "no" in a way every caller can show.
 
-use codehub_adapters::store::{Asked, Created, Edit, NewWorkspace, Recovered, StoreError};
+use codehub_adapters::store::{Asked, Created, Edit, NewWorkspace, Recovered, StoreError, belongs_to};
 use codehub_domain::{
-    Desired, Operation, Workspace, WorkspaceId,
+    ArchiveKey, Desired, Operation, Workspace, WorkspaceId,
     desired::Refusal,
     event::Actor,
     limits::LimitHit,
@@ -23,6 +23,8 @@ pub enum Denied {
     Forbidden(&'static str),
     #[error("{0} is under way: wait until it has ended")]
     Busy(Operation),
+    #[error("the workspace is not meant to run: start it first")]
+    NotRunning,
     #[error("the workspace is in ERROR: recover it first")]
     NeedsRecovery,
     #[error("{}", recovery_text(.0))]
@@ -46,6 +48,9 @@ fn recovery_text(refusal: &RecoveryRefusal) -> &'static str {
         }
         RecoveryRefusal::WouldDropHome => {
             "the home is still on its volume and going back to an archive would drop it: recover without restore_from, or add accept_data_loss"
+        }
+        RecoveryRefusal::BeingDeleted => {
+            "that copy of the home is being deleted: choose another archive with restore_from"
         }
     }
 }
@@ -99,14 +104,40 @@ pub fn permit(user: &User, workspace: &Workspace, access: Access) -> Result<(), 
     }
 }
 
-/// Creates a workspace; a refused one leaves nothing behind.
+/// Creates a workspace; a refused one leaves nothing behind. An archive to begin with must be there, and
+/// be one's own.
 ///
 /// # Errors
-/// The limit is reached.
-pub async fn create(app: &App, new: NewWorkspace, actor: Actor) -> Result<Workspace, Denied> {
+/// The limit is reached, or the archive is not to be had.
+pub async fn create(app: &App, user: &User, new: NewWorkspace, actor: Actor) -> Result<Workspace, Denied> {
+    const FIELD: &str = "from_archive";
+    if let Some(key) = new.from_archive {
+        match find(app, user, key.workspace, Access::Own).await {
+            // Whose it is, is nobody else's business.
+            Err(Denied::NotFound | Denied::Forbidden(_)) => return Err(no_such_archive(FIELD)),
+            other => other?,
+        };
+        archive_exists(app, FIELD, key).await?;
+    }
     match app.store().workspace_create(new, app.config.limits, actor).await? {
         Created::Created(workspace) => Ok(*workspace),
         Created::LimitReached(hit) => Err(Denied::Limit(hit)),
+        Created::ArchiveGone => Err(no_such_archive(FIELD)),
+    }
+}
+
+fn no_such_archive(field: &'static str) -> Denied {
+    Denied::Invalid { field, why: "there is no such archive".into() }
+}
+
+async fn archive_exists(app: &App, field: &'static str, key: ArchiveKey) -> Result<(), Denied> {
+    match app.backends.archives.head(&key).await {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(no_such_archive(field)),
+        Err(error) => {
+            tracing::warn!(archive = %key, %error, "an archive to go back to could not be looked at");
+            Err(Denied::Unreachable("the archive cannot be looked at now: try again".into()))
+        }
     }
 }
 
@@ -153,18 +184,13 @@ pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, D
 /// Not in ERROR, a choice that is missing, or an archive that is not there.
 pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Workspace, Denied> {
     if let Some(key) = wish.restore_from {
-        let invalid = |why: &str| Denied::Invalid { field: "restore_from", why: why.into() };
-        if key.workspace != id {
-            return Err(invalid("this archive belongs to another workspace"));
+        const FIELD: &str = "restore_from";
+        let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
+        if !belongs_to(key, &workspace) {
+            let why = "this archive belongs to another workspace".into();
+            return Err(Denied::Invalid { field: FIELD, why });
         }
-        match app.backends.archives.head(&key).await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(invalid("there is no such archive")),
-            Err(error) => {
-                tracing::warn!(workspace = %id, %error, "an archive to recover from could not be looked at");
-                return Err(Denied::Unreachable("the archive cannot be looked at now: try again".into()));
-            }
-        }
+        archive_exists(app, FIELD, key).await?;
     }
     match app.store().workspace_recover(id, wish, actor).await? {
         Recovered::Recovered(workspace) => Ok(*workspace),

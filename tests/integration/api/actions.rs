@@ -141,3 +141,29 @@ async fn recovery_is_for_errors_and_its_archive_must_exist() {
     }
     app.post(&ann, &path, json!({ "accept": true })).await.error(400, "INVALID_REQUEST");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_is_made_from_an_archive_of_ones_own() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let bob = app.person("bob", codehub_domain::user::Role::User).await;
+    let source = app.workspace(&ann, "source", "ARCHIVED").await;
+    let key = app.get(&ann, &format!("/workspaces/{source}")).await.is(200)["archive_key"].clone();
+    let no_such_key = format!("{source}/{}/home.tar.zst", uuid::Uuid::now_v7());
+    for (who, key, words) in [
+        (&ann, json!("nonsense"), "archive key"),
+        (&ann, json!(no_such_key), "no such archive"),
+        (&bob, key.clone(), "no such archive"),
+    ] {
+        let wish = json!({ "name": "fork", "from_archive": key });
+        let message = app.post(who, "/workspaces", wish).await.error(400, "INVALID_REQUEST");
+        assert!(message.contains("from_archive") && message.contains(words), "{message}");
+    }
+    let wish = json!({ "name": "fork", "from_archive": key, "desired_state": "STANDBY" });
+    let fork = app.post(&ann, "/workspaces?wait=20", wish).await.is(201);
+    assert_eq!((&fork["phase"], &fork["archive_key"]), (&json!("STANDBY"), &key));
+    let path = format!("/workspaces/{}", fork["id"].as_str().unwrap());
+    let own = app.post(&ann, &format!("{path}/archive?wait=20"), json!({})).await.is(202);
+    assert_eq!(own["phase"], "ARCHIVED");
+    assert_ne!(own["archive_key"], key, "its own archive from now on");
+}

@@ -2,6 +2,7 @@
 //! over a simulated runtime, so that every state can be reached and held.
 
 mod actions;
+mod activity;
 mod events;
 mod lists;
 mod people;

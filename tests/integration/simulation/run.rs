@@ -185,6 +185,8 @@ impl Simulation {
             desired,
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
+            from_archive: None,
+            activity_mode: None,
         };
         let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.owner)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));

@@ -17,7 +17,8 @@ use codehub_adapters::{
     store::*,
 };
 use codehub_domain::{
-    Desired, Epoch, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    activity::Hold,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -192,6 +193,15 @@ impl Store for ProcessStore {
         self.leave(done).await
     }
 
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        self.enter().await?;
+        let claim = self.shared.store.gc_claim(self.epoch(epoch), item).await?;
+        if claim == GcClaim::Claimed {
+            self.wrote(epoch, "something was claimed for deletion");
+        }
+        self.leave(claim).await
+    }
+
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
         self.enter().await?;
         let workspace = self.shared.store.workspace_get(id).await?;
@@ -231,6 +241,18 @@ impl Store for ProcessStore {
 
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
         self.shared.store.workspace_recover(id, wish, actor).await
+    }
+
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        self.shared.store.workspace_hold(id, new).await
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        self.shared.store.workspace_release(id, hold).await
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        self.shared.store.workspace_holds(id).await
     }
 
     async fn workspace_history(

@@ -78,13 +78,13 @@ fn growing(
 }
 
 impl Attrs {
-    /// Sets everything on an open file or directory.
+    /// Sets everything on an open file or directory; the owner only if `chown`.
     ///
     /// The order is the kernel's: a change of owner clears setuid and
     /// capabilities, so it goes first; `user.` attributes need a mode that
     /// still allows writing; the time goes last.
-    pub(super) fn apply(&self, file: BorrowedFd<'_>, as_root: bool) -> rustix::io::Result<()> {
-        if as_root {
+    pub(super) fn apply(&self, file: BorrowedFd<'_>, chown: bool) -> rustix::io::Result<()> {
+        if chown {
             fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))?;
         }
         for xattr in self.xattrs.iter().filter(|x| travels(&x.name)) {
@@ -105,9 +105,9 @@ impl Attrs {
         &self,
         dir: BorrowedFd<'_>,
         name: impl Arg + Copy,
-        as_root: bool,
+        chown: bool,
     ) -> rustix::io::Result<()> {
-        if as_root {
+        if chown {
             chownat(
                 dir,
                 name,

@@ -7,14 +7,15 @@
 //!
 //! Archives are in walk order, so the handles from the target down to the
 //! current directory are kept. A directory gets its mode and time when the
-//! walk leaves it, deepest first, when nothing will be written to it any
-//! more; if an archive comes back to it all the same, it is put back to what
-//! it was.
+//! walk has left it and nothing will be written to it any more (see
+//! [`super::crew`]); if an archive comes back to it all the same, it is put
+//! back to what it was.
 
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, Stat, fstat, linkat, mkdirat, openat, openat2, statat,
@@ -22,6 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::attrs::{self, Attrs};
+use super::crew::{Crew, Dir};
 use super::error::{ArchiveError, Result, show};
 
 const DIR: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -70,21 +72,21 @@ impl SafePath {
 struct Frame {
     name: CString,
     /// `None` while closed because the walk is far below.
-    dir: Option<OwnedFd>,
+    dir: Option<Arc<Dir>>,
     id: (u64, u64),
     /// Set on leaving.
     attrs: Attrs,
 }
 
 pub(super) struct Beneath {
-    root: OwnedFd,
+    root: Arc<Dir>,
+    crew: Arc<Crew>,
     root_attrs: Option<Attrs>,
     /// From the target's child down to the current directory.
     stack: Vec<Frame>,
     /// Directories made because something is in them, which may still get an
     /// entry of their own.
     implied: HashSet<Vec<u8>>,
-    as_root: bool,
     openat2: bool,
 }
 
@@ -99,18 +101,20 @@ impl Beneath {
                 return Err(local(Errno::NOTEMPTY));
             }
         }
+        let gid = fstat(&root).map_err(local)?.st_gid;
         Ok(Self {
-            root,
+            root: Dir::new(root, gid),
+            crew: Crew::new(),
             root_attrs: None,
             stack: Vec::new(),
             implied: HashSet::new(),
-            as_root: rustix::process::geteuid().is_root(),
             openat2: true,
         })
     }
 
-    pub(super) fn as_root(&self) -> bool {
-        self.as_root
+    /// Those who help to fill it.
+    pub(super) fn crew(&self) -> Arc<Crew> {
+        self.crew.clone()
     }
 
     /// Makes resolution do without `openat2`, as on kernels before 5.6.
@@ -121,7 +125,7 @@ impl Beneath {
     }
 
     /// The open directory `names`; what is missing on the way is made.
-    pub(super) fn enter(&mut self, names: &[CString]) -> Result<BorrowedFd<'_>> {
+    pub(super) fn enter(&mut self, names: &[CString]) -> Result<Arc<Dir>> {
         let common = self.stack.iter().zip(names);
         let common = common.take_while(|(frame, name)| frame.name == **name).count();
         self.leave_to(common)?;
@@ -129,7 +133,11 @@ impl Beneath {
             let path = SafePath::bytes(&names[..=at]);
             let made = match mkdirat(self.current()?, &names[at], Mode::from_raw_mode(0o755)) {
                 Ok(()) => true,
-                Err(Errno::EXIST) => false,
+                Err(Errno::EXIST) => {
+                    // Back in a directory that was left: it must be as it was going to be.
+                    self.crew.settle()?;
+                    false
+                }
                 Err(error) => return Err(ArchiveError::creating(&path, error)),
             };
             let stat = self.push(&names[at], &path)?;
@@ -140,7 +148,7 @@ impl Beneath {
                 self.implied.insert(path);
             }
         }
-        self.current()
+        self.current().cloned()
     }
 
     /// Makes a directory and stays in it; `attrs` are set on leaving.
@@ -174,12 +182,13 @@ impl Beneath {
         let (Some((parents, name)), Some((old_parents, old_name))) = (path.split(), target.split()) else {
             return Err(refuse("the target itself"));
         };
+        self.crew.settle()?;
         let old_dir = self.resolve(old_parents).map_err(|error| match error {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV => refuse("which is not in the archive"),
             _ => ArchiveError::creating(&bytes, error),
         })?;
         let dir = self.enter(parents)?;
-        linkat(&old_dir, old_name, dir, name, AtFlags::empty()).map_err(|error| {
+        linkat(&old_dir, old_name, &dir, name, AtFlags::empty()).map_err(|error| {
             let is_dir = statat(&old_dir, old_name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode).is_dir());
             match error {
@@ -190,20 +199,23 @@ impl Beneath {
         })
     }
 
-    /// Leaves every directory and sets the target's own attributes; returns
-    /// the target.
-    pub(super) fn finish(mut self) -> Result<OwnedFd> {
-        self.leave_to(0)?;
+    /// Leaves every directory but the target itself.
+    pub(super) fn leave_all(&mut self) -> Result<()> {
+        self.leave_to(0)
+    }
+
+    /// Sets the target's own attributes; returns the target.
+    pub(super) fn finish(self) -> Result<Arc<Dir>> {
         if let Some(attrs) = &self.root_attrs {
-            attrs.apply(self.root.as_fd(), self.as_root).map_err(|e| ArchiveError::dressing(b".", e))?;
+            attrs.apply(self.root.as_fd(), self.crew.as_root).map_err(|e| ArchiveError::dressing(b".", e))?;
         }
         Ok(self.root)
     }
 
-    fn current(&self) -> Result<BorrowedFd<'_>> {
+    fn current(&self) -> Result<&Arc<Dir>> {
         match self.stack.last() {
-            None => Ok(self.root.as_fd()),
-            Some(Frame { dir: Some(dir), .. }) => Ok(dir.as_fd()),
+            None => Ok(&self.root),
+            Some(Frame { dir: Some(dir), .. }) => Ok(dir),
             Some(frame) => Err(ArchiveError::creating(frame.name.to_bytes(), Errno::BADF)),
         }
     }
@@ -212,16 +224,18 @@ impl Beneath {
         let creating = |e| ArchiveError::creating(path, e);
         let flags = DIR | OFlags::RDONLY;
         let current = self.current()?;
-        let opened = open_one(current, name, flags, self.openat2);
+        let opened = open_one(current.as_fd(), name, flags, self.openat2);
         let dir = opened.map_err(creating)?;
         let stat = fstat(&dir).map_err(creating)?;
         self.stack.push(Frame {
             name: name.clone(),
-            dir: Some(dir),
+            dir: Some(Dir::new(dir, stat.st_gid)),
             id: identity(&stat),
             attrs: Attrs::default(),
         });
         if let Some(far) = self.stack.len().checked_sub(MAX_OPEN + 1) {
+            // Nobody may be at work in what is opened anew later.
+            self.crew.settle()?;
             self.stack[far].dir = None;
         }
         Ok(stat)
@@ -235,15 +249,13 @@ impl Beneath {
             if let Some(parent) = self.stack.last_mut().filter(|p| p.dir.is_none()) {
                 let up = openat(dir, c"..", DIR | OFlags::RDONLY, Mode::empty());
                 let up = up.map_err(creating)?;
-                if identity(&fstat(&up).map_err(creating)?) != parent.id {
+                let found = fstat(&up).map_err(creating)?;
+                if identity(&found) != parent.id {
                     return Err(creating(Errno::STALE));
                 }
-                parent.dir = Some(up);
+                parent.dir = Some(Dir::new(up, found.st_gid));
             }
-            frame
-                .attrs
-                .apply(dir.as_fd(), self.as_root)
-                .map_err(|e| ArchiveError::dressing(frame.name.to_bytes(), e))?;
+            dir.leave(frame.name.clone(), frame.attrs, self.crew.as_root)?;
         }
         Ok(())
     }
@@ -251,7 +263,7 @@ impl Beneath {
     /// An existing directory, from the target down.
     fn resolve(&self, names: &[CString]) -> rustix::io::Result<OwnedFd> {
         let flags = DIR | OFlags::PATH;
-        let mut dir = openat(&self.root, c".", flags, Mode::empty())?;
+        let mut dir = openat(self.root.as_fd(), c".", flags, Mode::empty())?;
         let path = SafePath::bytes(names);
         if self.openat2 && !path.is_empty() && path.len() < 4000 {
             let path = CString::new(path).map_err(|_| Errno::INVAL)?;

@@ -15,6 +15,7 @@
 
 mod attrs;
 mod beneath;
+mod crew;
 mod error;
 mod hash;
 mod header;

@@ -41,6 +41,7 @@ pub(super) enum Ended {
 pub(super) fn decode(
     reader: impl Read,
     chunks: &SyncSender<Vec<u8>>,
+    recycled: &Receiver<Vec<u8>>,
     max_uncompressed: u64,
 ) -> Result<Stored, Ended> {
     let source = BufReader::with_capacity(CHUNK, Source::new(reader));
@@ -53,7 +54,8 @@ pub(super) fn decode(
 
     let mut uncompressed = 0;
     loop {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = recycled.try_recv().unwrap_or_default();
+        chunk.resize(CHUNK, 0);
         let mut filled = 0;
         while filled < CHUNK {
             match decoder.read(&mut chunk[filled..]) {
@@ -146,14 +148,20 @@ impl<R: Read> Read for Source<R> {
 /// looks like one that ended; the decoder's own result tells them apart.
 pub(super) struct Chunks {
     receiver: Receiver<Vec<u8>>,
+    /// Buffers go back to be filled again.
+    give_back: SyncSender<Vec<u8>>,
     chunk: Vec<u8>,
     at: usize,
     progress: Progress,
 }
 
 impl Chunks {
-    pub(super) fn new(receiver: Receiver<Vec<u8>>, progress: Progress) -> Self {
-        Self { receiver, chunk: Vec::new(), at: 0, progress }
+    pub(super) fn new(
+        receiver: Receiver<Vec<u8>>,
+        give_back: SyncSender<Vec<u8>>,
+        progress: Progress,
+    ) -> Self {
+        Self { receiver, give_back, chunk: Vec::new(), at: 0, progress }
     }
 }
 
@@ -161,7 +169,9 @@ impl BufRead for Chunks {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at == self.chunk.len() {
             self.progress.advance(self.chunk.len() as u64);
-            self.chunk = self.receiver.recv().unwrap_or_default();
+            let next = self.receiver.recv().unwrap_or_default();
+            // Full or closed: then it is freed instead.
+            let _ = self.give_back.try_send(std::mem::replace(&mut self.chunk, next));
             self.at = 0;
         }
         Ok(&self.chunk[self.at..])

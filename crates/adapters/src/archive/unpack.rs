@@ -10,17 +10,19 @@
 //! away. Owners are restored when running as root; otherwise everything
 //! belongs to whoever runs this.
 
-use std::fs::File;
+use std::ffi::CString;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
-use rustix::fs::{Mode, OFlags, SeekFrom, ftruncate, openat, seek, symlinkat, syncfs};
+use rustix::fs::syncfs;
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
+use super::attrs::Attrs;
 use super::beneath::{Beneath, SafePath};
+use super::crew::{Crew, Job, SMALL, What, create, fill};
 use super::error::{ArchiveError, Result};
 use super::progress::Progress;
 use super::reader::{Entry, EntryKind, Reader};
@@ -74,11 +76,17 @@ pub(super) fn unpack_into(
     cancel: &CancellationToken,
 ) -> Result<UnpackSummary> {
     let (sender, receiver) = sync_channel(AHEAD);
+    let (give_back, recycled) = sync_channel(AHEAD);
+    let crew = target.crew();
     let (decoded, extracted) = std::thread::scope(|scope| {
-        let decoder = scope.spawn(move || decode(reader, &sender, limits.uncompressed));
-        let unpacker =
-            Unpacker { reader: Reader::new(Chunks::new(receiver, progress.clone())), target, cancel };
+        let decoder = scope.spawn(move || decode(reader, &sender, &recycled, limits.uncompressed));
+        for _ in 0..Crew::threads() {
+            scope.spawn(|| crew.work());
+        }
+        let chunks = Chunks::new(receiver, give_back, progress.clone());
+        let unpacker = Unpacker { reader: Reader::new(chunks), target, crew: &crew, cancel, number: 0 };
         let extracted = unpacker.run(limits.entries);
+        crew.close();
         (decoder.join(), extracted)
     });
     // When both sides failed, the decoder's reason came first: the other end
@@ -106,82 +114,102 @@ pub(super) fn unpack_into(
 struct Unpacker<'a> {
     reader: Reader<Chunks>,
     target: Beneath,
+    crew: &'a Crew,
     cancel: &'a CancellationToken,
+    /// Of the entry at hand, from one.
+    number: u64,
 }
 
 impl Unpacker<'_> {
+    /// Of all that went wrong, what comes first in the archive is why.
     fn run(mut self, max_entries: u64) -> Result<u64> {
-        let mut entries = 0;
+        let (crew, outcome) = (self.crew, self.entries(max_entries));
+        let outcome = outcome.and_then(|()| {
+            self.crew.settle()?;
+            Ok(self.number)
+        });
+        match (outcome, crew.failure()) {
+            (Ok(entries), None) => {
+                let root = self.target.finish()?;
+                syncfs(&root).map_err(|e| ArchiveError::local("cannot write the home to disk", e))?;
+                Ok(entries)
+            }
+            (Err(error), Some((number, _))) if number >= self.number && !handed_back(&error) => Err(error),
+            (_, Some((_, failure))) => Err(failure),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn entries(&mut self, max_entries: u64) -> Result<()> {
         while let Some(entry) = self.reader.next()? {
             self.check_cancelled()?;
-            entries += 1;
-            if entries > max_entries {
+            self.number += 1;
+            if self.number > max_entries {
                 let message = format!("holds more than {max_entries} entries");
                 return Err(ArchiveError::refused(message));
             }
             self.restore(entry)?;
         }
-        let root = self.target.finish()?;
-        syncfs(&root).map_err(|e| ArchiveError::local("cannot write the home to disk", e))?;
-        Ok(entries)
+        self.target.leave_all()
     }
 
     fn restore(&mut self, entry: Entry) -> Result<()> {
         let path = SafePath::parse(&entry.path)?;
-        let Entry { kind, attrs, .. } = entry;
+        let Entry { kind, attrs, path: raw } = entry;
         if let EntryKind::Directory = kind {
             return self.target.make_dir(&path, attrs);
         }
         let Some((parents, name)) = path.split() else {
             return Err(ArchiveError::refused("the home is not a directory"));
         };
-        let creating = |e| ArchiveError::creating(&entry.path, e);
-        let dressing = |e| ArchiveError::dressing(&entry.path, e);
-        let as_root = self.target.as_root();
-        match kind {
-            EntryKind::Directory => Ok(()),
-            EntryKind::HardLink { target } => self.target.link(&path, &SafePath::parse(&target)?),
-            EntryKind::Symlink { target } if target.is_empty() => Err(creating(Errno::INVAL)),
-            EntryKind::Symlink { target } => {
-                let dir = self.target.enter(parents)?;
-                symlinkat(target, dir, name).map_err(creating)?;
-                attrs.apply_to_link(dir, name, as_root).map_err(dressing)
+        let what = match kind {
+            EntryKind::Directory => return Ok(()),
+            EntryKind::HardLink { target } => return self.target.link(&path, &SafePath::parse(&target)?),
+            EntryKind::Symlink { target } if target.is_empty() => {
+                return Err(ArchiveError::creating(&raw, Errno::INVAL));
             }
+            EntryKind::Symlink { target } => What::Symlink(target),
             EntryKind::File { size, segments } => {
-                let dir = self.target.enter(parents)?;
-                let flags =
-                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let mode = Mode::RUSR | Mode::WUSR;
-                let file = File::from(openat(dir, name, flags, mode).map_err(creating)?);
-                self.fill(&entry.path, &file, size, &segments)?;
-                attrs.apply(file.as_fd(), as_root).map_err(dressing)
+                let stored: u64 = segments.iter().map(|segment| segment.len).sum();
+                if stored > SMALL {
+                    return self.restore_large(&raw, parents, name, &attrs, size, &segments);
+                }
+                let mut data = Vec::with_capacity(usize::try_from(stored).unwrap_or(0));
+                self.reader.data(stored, &mut |piece| {
+                    data.extend_from_slice(piece);
+                    Ok(())
+                })?;
+                What::File { size, segments, data }
             }
-        }
+        };
+        let dir = self.target.enter(parents)?;
+        let job = Job { number: self.number, path: raw, name: name.clone(), attrs, what };
+        Ok(self.crew.submit(&dir, job)?)
     }
 
-    /// Writes the data of a file; everything between the segments stays a
-    /// hole.
-    fn fill(&mut self, path: &[u8], mut file: &File, size: u64, segments: &[Segment]) -> Result<()> {
-        let mut end = 0;
-        for segment in segments {
-            if segment.offset != end {
-                seek(file, SeekFrom::Start(segment.offset)).map_err(|e| ArchiveError::creating(path, e))?;
-            }
-            let cancel = self.cancel;
-            self.reader.data(segment.len, &mut |piece| {
+    /// Written as it comes.
+    fn restore_large(
+        &mut self,
+        raw: &[u8],
+        parents: &[CString],
+        name: &CString,
+        attrs: &Attrs,
+        size: u64,
+        segments: &[Segment],
+    ) -> Result<()> {
+        let dir = self.target.enter(parents)?;
+        let file = create(&dir, name, raw)?;
+        let (reader, cancel) = (&mut self.reader, self.cancel);
+        fill(raw, &file, size, segments, &mut |mut file, segment| {
+            reader.data(segment.len, &mut |piece| {
                 if cancel.is_cancelled() {
                     return Err(ArchiveError::Cancelled);
                 }
                 file.write_all(piece).map_err(|e| ArchiveError::local("cannot write the home", e))
-            })?;
-            end = segment.offset + segment.len;
-        }
-        // A hole at the end, or an empty last segment that was not written.
-        let wrote_to_end = segments.last().is_some_and(|last| last.len > 0) && end == size;
-        if !wrote_to_end && size > 0 {
-            ftruncate(file, size).map_err(|e| ArchiveError::creating(path, e))?;
-        }
-        Ok(())
+            })
+        })?;
+        let chown = self.crew.gives_away(&dir, attrs);
+        attrs.apply(file.as_fd(), chown).map_err(|e| ArchiveError::dressing(raw, e))
     }
 
     fn check_cancelled(&self) -> Result<()> {
@@ -190,4 +218,9 @@ impl Unpacker<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// The reader stopped because the crew had failed: see [`super::crew::Failed`].
+fn handed_back(error: &ArchiveError) -> bool {
+    matches!(error, ArchiveError::Cancelled)
 }

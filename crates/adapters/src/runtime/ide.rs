@@ -78,6 +78,8 @@ const CODE_SERVER: Row = Row {
   "update.showReleaseNotes": false,
   "extensions.autoCheckUpdates": false,
   "workbench.enableExperiments": false,
+  "remote.autoForwardPorts": false,
+  "files.watcherExclude": {"**/.local/share/code-server/**": true},
   "workbench.settings.enableNaturalLanguageSearch": false,
   "workbench.startupEditor": "none"
 }

@@ -98,6 +98,11 @@ pub trait Instances: Send + Sync + 'static {
     fn keeps_prefix(&self) -> bool {
         false
     }
+    /// The name of the web program, by which the rules about its idle chatter are found; empty where
+    /// nothing is known about it.
+    fn ide(&self) -> &str {
+        ""
+    }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;
 }

@@ -12,20 +12,24 @@ pub(crate) mod contract;
 mod migrations;
 pub mod postgres;
 mod row;
+mod rules;
 mod sql_error;
 pub mod sqlite;
 mod values;
 
 pub use migrations::{MigrationStatus, PendingMigration};
 pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
+pub(crate) use rules::*;
+pub use rules::{belongs_to, is_active};
 pub use sqlite::SqliteStore;
 
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, Desired, Epoch, Operation, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
+    ArchiveKey, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
     WorkspaceId,
+    activity::{ActivityMode, Hold},
     desired::Refusal,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
@@ -63,6 +67,18 @@ pub struct NewWorkspace {
     pub desired: Desired,
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
+    /// Begin with this home instead of an empty one.
+    pub from_archive: Option<ArchiveKey>,
+    pub activity_mode: Option<ActivityMode>,
+}
+
+/// A keep-awake lease that somebody asks for.
+#[derive(Debug, Clone)]
+pub struct NewHold {
+    pub id: HoldId,
+    pub by: UserId,
+    pub seconds: u32,
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +86,19 @@ pub enum Created {
     Created(Box<Workspace>),
     /// Nothing was created.
     LimitReached(LimitHit),
+    /// Nor here: the archive it was to begin with is being deleted.
+    ArchiveGone,
+}
+
+/// What became of the wish to delete something that nothing refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GcClaim {
+    /// Nothing refers to it, and from now on nothing can.
+    Claimed,
+    /// A workspace needs it.
+    InUse,
+    /// The collector does not lead any more: stop everything.
+    Fenced,
 }
 
 /// What an owner may edit; `None` leaves it.
@@ -81,6 +110,7 @@ pub struct Edit {
     /// `Some(None)` goes back to the deployment's default.
     pub standby_ttl_seconds: Option<Option<u32>>,
     pub archive_ttl_seconds: Option<Option<u32>>,
+    pub activity_mode: Option<Option<ActivityMode>>,
 }
 
 /// What became of a wish for another desired state.
@@ -294,7 +324,8 @@ pub trait Store: Send + Sync + 'static {
 
     // --- workspaces: people ---
 
-    /// Creates the row (PENDING), with the limit checked in the same transaction. The owner must exist.
+    /// Creates the row (PENDING), with the limit checked in the same transaction, and that an archive to
+    /// begin with is not claimed for deletion. The owner must exist.
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created>;
     /// The row, deleted or not.
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>>;
@@ -316,8 +347,16 @@ pub trait Store: Send + Sync + 'static {
         reason: &str,
     ) -> Result<Asked>;
     /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
-    /// workspace, and an archive that does not belong to it.
+    /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
+    /// the home: `Refused(BeingDeleted)`.
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
+    /// A lease that keeps it awake: [`codehub_domain::ttl`] counts it as activity until it ends. `None`
+    /// where the workspace does not exist (any more).
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>>;
+    /// Gives one lease back, or all. `None` where there is none (any more).
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>>;
+    /// Those that have not ended, the longest first.
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>>;
     /// Newest first, older than `before` (an entry's id).
     async fn workspace_history(
         &self,
@@ -363,6 +402,10 @@ pub trait Store: Send + Sync + 'static {
     /// Replaces all sightings. `false` when fenced.
     async fn gc_sightings_replace(&self, epoch: Epoch, sightings: &BTreeMap<Item, Timestamp>)
     -> Result<bool>;
+    /// Claims something for deletion, in one transaction with the question whether a row refers to it
+    /// ([`codehub_domain::gc::refers`]). What is claimed stays claimed: creating or recovering a
+    /// workspace from it is refused. Claiming again is fine.
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim>;
 
     // --- people ---
 
@@ -449,75 +492,3 @@ pub(crate) async fn timed<T>(query: &'static str, work: impl Future<Output = Res
 
 /// How far a reader of changes may fall behind before it reads everything again.
 pub(crate) const CHANGES_BACKLOG: usize = 4096;
-
-/// Whether the controller has something to do for this workspace without looking at the world: the
-/// rule behind [`Due::Active`], as a value for the fakes and the tests.
-pub fn is_active(workspace: &Workspace) -> bool {
-    let status = &workspace.status;
-    let settled = status.phase == workspace.desired.phase();
-    let waits_for_a_person =
-        status.phase == Phase::Error && status.failed() && workspace.deleted_at.is_none();
-    status.operation != Operation::None || !(settled || waits_for_a_person)
-}
-
-/// What an archive key must belong to before it may be restored from.
-pub fn belongs_to(key: ArchiveKey, workspace: &Workspace) -> bool {
-    key.workspace == workspace.id
-}
-
-/// Whether people would see a difference: [`Change::Updated`] is sent for these.
-pub(crate) fn shown_change(before: &Status, after: &Status) -> bool {
-    let reason = |status: &Status| status.error.as_ref().map(|failure| failure.reason);
-    before.phase != after.phase
-        || before.operation != after.operation
-        || before.progress != after.progress
-        || reason(before) != reason(after)
-}
-
-/// What the history says about a TTL that ran out.
-pub(crate) fn ttl_reason(to: Desired, ttl_seconds: u32) -> String {
-    let span = span(ttl_seconds);
-    match to {
-        Desired::Standby => format!("no activity for {span}"),
-        Desired::Running | Desired::Archived | Desired::Deleted => format!("on standby for {span}"),
-    }
-}
-
-/// How long a TTL waits for activity that may not have been seen yet: in microseconds, and small enough to
-/// be added to any time. Parts of a microsecond change nothing: times are whole ones, and "later than" is
-/// strict.
-pub(crate) fn unseen_micros(policy: &TtlPolicy) -> i64 {
-    let end = Timestamp::MAX.as_microsecond();
-    i64::try_from(policy.unseen_activity.as_micros()).unwrap_or(end).min(end)
-}
-
-/// The largest unit that says it exactly.
-fn span(seconds: u32) -> String {
-    let (n, unit) = match seconds {
-        s if s > 0 && s.is_multiple_of(86_400) => (s / 86_400, "day"),
-        s if s > 0 && s.is_multiple_of(3_600) => (s / 3_600, "hour"),
-        s if s > 0 && s.is_multiple_of(60) => (s / 60, "minute"),
-        s => (s, "second"),
-    };
-    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
-}
-
-/// What the history says about a recovery.
-pub(crate) fn recovery_reason(wish: Recovery) -> String {
-    match wish {
-        Recovery { restore_from: Some(key), .. } => format!("recovery asked for, from archive {key}"),
-        Recovery { restore_from: None, accept_data_loss: true } => {
-            "recovery asked for, accepting the loss".into()
-        }
-        Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
-    }
-}
-
-/// A session's end is moved, and a token's use noted, at most this often.
-pub(crate) const USE_NOTED_EVERY_MICROS: i64 = 60_000_000;
-
-/// How old a session's last renewal must be before a use renews it: a minute, or less where sessions are
-/// so short that a minute would matter.
-pub(crate) fn renews_after_micros(lifetime_seconds: u32) -> i64 {
-    USE_NOTED_EVERY_MICROS.min(i64::from(lifetime_seconds) * 1_000_000 / 4)
-}

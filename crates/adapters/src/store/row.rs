@@ -6,7 +6,9 @@
 use std::{fmt::Display, str::FromStr};
 
 use codehub_domain::{
-    Epoch, Failure, HomeCtx, OpId, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    Epoch, Failure, HoldId, HomeCtx, OpId, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
+    WorkspaceId,
+    activity::Hold,
     event::HistoryEntry,
     gc::GcRow,
     limits::RunningWorkspace,
@@ -24,7 +26,7 @@ macro_rules! workspace_columns {
          archive_ttl_seconds, desired_state, desired_changed_at, deleted_at, last_access_at, conditions, \
          observed_at, phase, phase_changed_at, operation, op_started_at, op_moved_at, op_id, archive_key, \
          error_reason, error_message, error_count, next_retry_at, home_ctx, progress, instance_backend, \
-         storage_backend, created_at, updated_at, revision"
+         storage_backend, created_at, updated_at, revision, activity_mode, held_until"
     };
 }
 pub(super) use workspace_columns;
@@ -37,6 +39,14 @@ macro_rules! user_columns {
     };
 }
 pub(super) use user_columns;
+
+/// What the garbage collector reads of workspaces.
+macro_rules! gc_rows {
+    () => {
+        "SELECT id, phase, operation, deleted_at, home_ctx, archive_key, op_id FROM workspaces"
+    };
+}
+pub(super) use gc_rows;
 
 /// How a dialect reads a column of each kind.
 pub(super) trait SqlRow {
@@ -143,10 +153,12 @@ pub(super) fn workspace(row: &impl SqlRow) -> Result<Workspace> {
         home_store_key: text(row, "home_store_key")?,
         standby_ttl_seconds: maybe_number(row, "standby_ttl_seconds")?,
         archive_ttl_seconds: maybe_number(row, "archive_ttl_seconds")?,
+        activity_mode: maybe_parsed(row, "activity_mode")?,
         desired: parsed(row, "desired_state")?,
         desired_changed_at: at(row, "desired_changed_at")?,
         deleted_at: maybe_at(row, "deleted_at")?,
         last_access_at: at(row, "last_access_at")?,
+        held_until: maybe_at(row, "held_until")?,
         status: status(row)?,
         created_at: at(row, "created_at")?,
         updated_at: at(row, "updated_at")?,
@@ -194,6 +206,16 @@ pub(super) fn gc_row(row: &impl SqlRow) -> Result<GcRow> {
         generation: home.generation,
         archive_key: maybe_parsed(row, "archive_key")?,
         op_id: row.maybe_uuid("op_id")?.map(OpId::from_uuid),
+    })
+}
+
+pub(super) fn hold(row: &impl SqlRow) -> Result<Hold> {
+    Ok(Hold {
+        id: HoldId::from_uuid(row.uuid("id")?),
+        by: user_id(row)?,
+        reason: text(row, "reason")?,
+        created_at: at(row, "created_at")?,
+        until: at(row, "until")?,
     })
 }
 

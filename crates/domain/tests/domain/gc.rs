@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
     ArchiveKey, Generation, OpId, Operation, Phase, Truth, WorkspaceId,
-    gc::{Brake, GcPlan, GcPolicy, GcRow, Item, plan},
+    gc::{Brake, GcPlan, GcPolicy, GcRow, Item, plan, refers},
 };
 use uuid::Uuid;
 
@@ -69,6 +69,21 @@ fn archives_are_kept_while_something_refers_to_them() {
     // Deleted: nothing is protected, whatever it says.
     assert!(kept(GcRow { deleted: true, phase: Phase::Deleted, ..row() }).is_empty());
     assert!(kept(GcRow { deleted: true, phase: Phase::Error, ..row() }).is_empty());
+}
+
+#[test]
+fn an_archive_another_workspace_was_made_from_is_kept() {
+    let fork = || GcRow { id: WorkspaceId::from_uuid(Uuid::from_u128(0xf0)), op_id: None, ..row() };
+    let from_first = || GcRow { archive_key: Some(key(op(1))), ..fork() };
+    let seven = (1..=7).map(archive).collect::<BTreeSet<_>>();
+    let source = || GcRow { archive_key: Some(key(op(7))), op_id: None, ..row() };
+    let gone = || GcRow { deleted: true, phase: Phase::Deleted, ..source() };
+    for (source, kept) in [(source(), vec![1, 5, 6, 7]), (gone(), vec![1])] {
+        let plan = late(&seven, &[source, from_first()]);
+        assert_eq!((1..=7).filter(|n| !plan.delete.contains(&archive(*n))).collect::<Vec<_>>(), kept);
+    }
+    assert!(refers(&from_first(), archive(1)) && !refers(&from_first(), archive(2)));
+    assert!(!refers(&GcRow { deleted: true, ..from_first() }, archive(1)));
 }
 
 #[test]

@@ -80,20 +80,21 @@ socket.on("state", (state) => {
     watching = "";
     watch();
     hideBanner();
-  } else if (state === "lost") {
-    showBanner(t("lost"), t("retry"), () => socket.poke());
-  } else if (state === "down") {
+  } else if (state !== "connecting") {
     explainLoss();
   }
 });
 
+/// Says what happened: the workspace went to sleep (asking does not wake it), or the network is gone.
 async function explainLoss() {
+  if ($("banner").hidden) showBanner(t("lost"), t("retry"), () => socket.poke());
   let asleep = false;
   try {
     asleep = (await fetch("healthz", { cache: "no-store" })).status === 503;
   } catch { /* no network at all */ }
+  if (socket.state === "open") return;
   if (asleep) showBanner(t("asleep"), t("reloadPage"), () => location.reload());
-  else showBanner(t("lostOften"), t("retry"), () => socket.poke());
+  else showBanner(t(socket.state === "down" ? "lostOften" : "lost"), t("retry"), () => socket.poke());
 }
 
 function showBanner(text, label, action) {

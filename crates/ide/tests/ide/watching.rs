@@ -56,6 +56,7 @@ async fn a_storm_is_few_messages_and_a_hidden_page_hears_none() {
     assert!((1..30).contains(&messages), "{messages} messages");
 
     watch(&mut page, json!([])).await;
+    page.settle().await;
     ide.write("late", "");
     assert!(page.next_within(Duration::from_secs(1)).await.is_none());
 }

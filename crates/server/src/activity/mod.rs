@@ -15,7 +15,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -39,14 +39,31 @@ pub enum Kind {
     Http,
     /// A WebSocket was opened (or, where connections count, closed).
     Socket,
-    /// A message from the browser.
+    /// Somebody types.
+    Typing,
+    /// A terminal prints.
+    TerminalOutput,
+    /// Another message from the browser.
     FromClient,
-    /// A message from the workspace: terminal output, for example.
+    /// Another message from the workspace.
     FromWorkspace,
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Http, Self::Socket, Self::FromClient, Self::FromWorkspace];
+    pub const ALL: [Self; 6] =
+        [Self::Http, Self::Socket, Self::Typing, Self::TerminalOutput, Self::FromClient, Self::FromWorkspace];
+
+    /// What the API calls it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Socket => "connection",
+            Self::Typing => "typing",
+            Self::TerminalOutput => "terminal_output",
+            Self::FromClient => "browser_message",
+            Self::FromWorkspace => "workspace_message",
+        }
+    }
 
     const fn slot(self) -> usize {
         self as usize
@@ -61,11 +78,28 @@ pub struct Cell {
     last: [AtomicU64; Kind::ALL.len()],
     flushed: AtomicU64,
     sockets: AtomicU32,
+    /// Open connections count, messages do not: the workspace's mode, or the deployment's.
+    by_connections: AtomicBool,
 }
 
 impl Cell {
-    fn new(epoch: Instant) -> Self {
-        Self { epoch, last: Default::default(), flushed: AtomicU64::new(0), sockets: AtomicU32::new(0) }
+    fn new(epoch: Instant, mode: ActivityMode) -> Self {
+        Self {
+            epoch,
+            last: Default::default(),
+            flushed: AtomicU64::new(0),
+            sockets: AtomicU32::new(0),
+            by_connections: AtomicBool::new(mode == ActivityMode::Connections),
+        }
+    }
+
+    /// From here on this mode is the workspace's, also for what is open already.
+    pub fn set_mode(&self, mode: ActivityMode) {
+        self.by_connections.store(mode == ActivityMode::Connections, Relaxed);
+    }
+
+    fn by_connections(&self) -> bool {
+        self.by_connections.load(Relaxed)
     }
 
     /// Notes that this happened now: one atomic store.
@@ -92,13 +126,12 @@ impl Cell {
 #[derive(Debug)]
 pub struct OpenSocket {
     cell: Arc<Cell>,
-    mode: ActivityMode,
 }
 
 impl OpenSocket {
     /// A data message passed. Where open connections count, messages add nothing.
     pub fn message(&self, kind: Kind) {
-        if self.mode == ActivityMode::Traffic {
+        if !self.cell.by_connections() {
             self.cell.record(kind);
         }
     }
@@ -107,7 +140,7 @@ impl OpenSocket {
 impl Drop for OpenSocket {
     fn drop(&mut self) {
         self.cell.sockets.fetch_sub(1, Relaxed);
-        if self.mode == ActivityMode::Connections {
+        if self.cell.by_connections() {
             // The TTL starts when the last connection closes, not at the last flush before.
             self.cell.record(Kind::Socket);
         }
@@ -140,7 +173,7 @@ impl Activity {
             return cell;
         }
         let mut cells = self.0.cells.write().unwrap_or_else(PoisonError::into_inner);
-        cells.entry(id).or_insert_with(|| Arc::new(Cell::new(self.0.epoch))).clone()
+        cells.entry(id).or_insert_with(|| Arc::new(Cell::new(self.0.epoch, self.0.mode))).clone()
     }
 
     /// The cell of a workspace that was active in this process.
@@ -153,11 +186,14 @@ impl Activity {
         self.cell(id).record(kind);
     }
 
-    /// A WebSocket opened: counts as activity, and is counted until dropped.
-    pub fn open_socket(&self, cell: &Arc<Cell>) -> OpenSocket {
+    /// A WebSocket opened: counts as activity, unless a tab reconnected by itself, and is counted
+    /// until dropped.
+    pub fn open_socket(&self, cell: &Arc<Cell>, reconnection: bool) -> OpenSocket {
         cell.sockets.fetch_add(1, Relaxed);
-        cell.record(Kind::Socket);
-        OpenSocket { cell: cell.clone(), mode: self.0.mode }
+        if !reconnection {
+            cell.record(Kind::Socket);
+        }
+        OpenSocket { cell: cell.clone() }
     }
 
     /// Tells the bus about everything since the last successful flush; how many workspaces.
@@ -214,7 +250,7 @@ impl Activity {
         let cells = self.0.cells.read().unwrap_or_else(PoisonError::into_inner);
         let mut pending = Vec::new();
         for (id, cell) in cells.iter() {
-            let held_open = self.0.mode == ActivityMode::Connections && cell.open_sockets() > 0;
+            let held_open = cell.by_connections() && cell.open_sockets() > 0;
             let latest = if held_open { now } else { cell.latest() };
             if latest > cell.flushed.load(Relaxed) {
                 pending.push((*id, cell.clone(), latest));

@@ -98,7 +98,7 @@ async fn an_open_connection_is_told_again_and_again_where_connections_count() {
     for (mode, told_again) in [(ActivityMode::Connections, 1), (ActivityMode::Traffic, 0)] {
         let activity = Activity::new(mode);
         let bus = MemoryBus::new();
-        let socket = activity.open_socket(&activity.cell(id(1)));
+        let socket = activity.open_socket(&activity.cell(id(1)), false);
         assert_eq!(flush(&activity, at(10), &bus).await, 1);
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert_eq!(flush(&activity, at(20), &bus).await, told_again, "{mode:?}");

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use axum::{Json, Router, extract::State, routing::post};
-use codehub_domain::{ArchiveKey, Desired, WorkspaceId, recovery::Recovery};
+use codehub_domain::{Desired, WorkspaceId, recovery::Recovery};
 use http::StatusCode;
 use serde::Deserialize;
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    error::{ApiError, ErrorBody, Result},
+    error::{ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
+    fields,
     view::WorkspaceView,
     wait::{self, WaitQuery},
     workspaces::view,
@@ -143,9 +144,8 @@ async fn recover(
     extract::OptionalJson(body): extract::OptionalJson<RecoverBody>,
 ) -> Answer {
     let wait = wait.duration()?;
-    let restore_from = body.restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
     let wish = Recovery {
-        restore_from: restore_from.map_err(|why| ApiError::invalid("restore_from", why))?,
+        restore_from: fields::archive_key("restore_from", body.restore_from.as_deref())?,
         accept_data_loss: body.accept_data_loss,
     };
     service::find(&app, &me.user, id, Access::Manage).await?;

@@ -189,7 +189,9 @@ impl From<Denied> for ApiError {
                 details: Some(json!({ "operation": operation })),
                 ..Self::new(Code::InvalidState, message)
             },
-            Denied::NeedsRecovery | Denied::Recovery(_) => Self::new(Code::InvalidState, message),
+            Denied::NotRunning | Denied::NeedsRecovery | Denied::Recovery(_) => {
+                Self::new(Code::InvalidState, message)
+            }
             Denied::Limit(hit) => {
                 let running: Vec<Value> =
                     hit.running.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect();

@@ -1,7 +1,7 @@
 //! What the fields of a workspace must look like. Each rule is a function from what was sent to what
 //! is stored, or to a sentence.
 
-use codehub_domain::Desired;
+use codehub_domain::{ArchiveKey, Desired, activity::ActivityMode};
 
 use super::error::{ApiError, Result};
 use crate::config::{TtlBounds, TtlConfig};
@@ -70,6 +70,10 @@ pub(super) fn archive_ttl(seconds: Option<u32>, ttl: &TtlConfig) -> Result<Optio
     bounded("archive_ttl_seconds", seconds, ttl.archive_bounds())
 }
 
+pub(super) fn activity_mode(name: Option<&str>) -> Result<Option<ActivityMode>> {
+    name.map(str::parse).transpose().map_err(|why| ApiError::invalid("activity_mode", why))
+}
+
 fn bounded(field: &str, seconds: Option<u32>, bounds: TtlBounds) -> Result<Option<u32>> {
     match seconds {
         Some(seconds) if !bounds.allow(seconds) => {
@@ -77,6 +81,11 @@ fn bounded(field: &str, seconds: Option<u32>, bounds: TtlBounds) -> Result<Optio
         }
         seconds => Ok(seconds),
     }
+}
+
+/// The key of an archive, if one is given.
+pub(super) fn archive_key(field: &'static str, key: Option<&str>) -> Result<Option<ArchiveKey>> {
+    key.map(str::parse).transpose().map_err(|why| ApiError::invalid(field, why))
 }
 
 #[cfg(test)]

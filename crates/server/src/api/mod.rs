@@ -17,6 +17,7 @@ use http::{
 use crate::app::App;
 
 mod actions;
+pub mod activity;
 mod archives;
 mod auth;
 pub mod error;
@@ -50,6 +51,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(users::router())
         .merge(workspaces::router())
         .merge(actions::router())
+        .merge(activity::router())
         .merge(history::router())
         .merge(archives::router())
         .merge(logs::router())

@@ -18,7 +18,8 @@ use utoipa::{
 };
 
 use super::{
-    actions, archives, auth, events, health, history, logs, setup, system, tokens, users, workspaces,
+    actions, activity, archives, auth, events, health, history, logs, setup, system, tokens, users,
+    workspaces,
 };
 use crate::app::App;
 
@@ -64,6 +65,7 @@ pub fn document() -> Document {
     let v1 = [
         workspaces::Docs::openapi(),
         actions::Docs::openapi(),
+        activity::Docs::openapi(),
         history::Docs::openapi(),
         archives::Docs::openapi(),
         logs::Docs::openapi(),

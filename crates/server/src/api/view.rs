@@ -2,6 +2,7 @@
 
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, Workspace, WorkspaceId,
+    activity::ActivityMode,
     condition::Conditions,
     ttl,
     user::{Role, User},
@@ -9,6 +10,7 @@ use codehub_domain::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::activity::ActivityView;
 use crate::config::Config;
 
 /// A workspace.
@@ -49,7 +51,12 @@ pub struct WorkspaceView {
     /// The workspace's own; null is the deployment's default, 0 is never.
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
+    /// The workspace's own: `traffic` or `connections`; null is the deployment's default.
+    #[schema(value_type = Option<String>)]
+    pub activity_mode: Option<ActivityMode>,
     pub last_access_at: Timestamp,
+    /// The end of the longest keep-awake lease.
+    pub held_until: Option<Timestamp>,
     pub phase_changed_at: Timestamp,
     /// When it will be stopped unless somebody uses it.
     pub stops_at: Option<Timestamp>,
@@ -57,6 +64,9 @@ pub struct WorkspaceView {
     pub archives_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// Why it is awake. Only where one workspace is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity: Option<ActivityView>,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -163,12 +173,15 @@ impl WorkspaceView {
             }),
             standby_ttl_seconds: workspace.standby_ttl_seconds,
             archive_ttl_seconds: workspace.archive_ttl_seconds,
+            activity_mode: workspace.activity_mode,
             last_access_at: workspace.last_access_at,
+            held_until: workspace.held_until,
             phase_changed_at: status.phase_changed_at,
             stops_at: at(Desired::Standby),
             archives_at: at(Desired::Archived),
             created_at: workspace.created_at,
             updated_at: workspace.updated_at,
+            activity: None,
         }
     }
 }

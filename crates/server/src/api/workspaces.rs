@@ -11,6 +11,7 @@ use utoipa::{OpenApi, ToSchema};
 use uuid::Uuid;
 
 use super::{
+    activity,
     error::{ApiError, ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
     fields,
@@ -109,6 +110,13 @@ struct Create {
     standby_ttl_seconds: Option<u32>,
     #[serde(default)]
     archive_ttl_seconds: Option<u32>,
+    /// Begin with the home in this archive (a `key` of one's own workspace's archives) instead of an empty
+    /// one. The archive and its workspace stay as they are.
+    #[serde(default)]
+    from_archive: Option<String>,
+    /// `traffic` or `connections`; null or absent is the deployment's default.
+    #[serde(default)]
+    activity_mode: Option<String>,
 }
 
 /// Create a workspace
@@ -134,8 +142,10 @@ async fn create(
         desired: create.desired_state.map_or(Ok(Desired::Running), |wish| fields::desired_state(&wish))?,
         standby_ttl_seconds: fields::standby_ttl(create.standby_ttl_seconds, &app.config.ttl)?,
         archive_ttl_seconds: fields::archive_ttl(create.archive_ttl_seconds, &app.config.ttl)?,
+        from_archive: fields::archive_key("from_archive", create.from_archive.as_deref())?,
+        activity_mode: fields::activity_mode(create.activity_mode.as_deref())?,
     };
-    let workspace = service::create(&app, new, me.actor()).await?;
+    let workspace = service::create(&app, &me.user, new, me.actor()).await?;
     let workspace = wait::arrived(&app, workspace, wait).await?;
     Ok((StatusCode::CREATED, Json(view(&app, &me.user, &workspace).await?)))
 }
@@ -182,10 +192,15 @@ struct Patch {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     archive_ttl_seconds: Option<Option<u32>>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    activity_mode: Option<Option<String>>,
 }
 
 /// Tells `null` from "not said".
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Option<u32>>, D::Error> {
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -221,6 +236,7 @@ async fn edit(
             .archive_ttl_seconds
             .map(|ttl_| fields::archive_ttl(ttl_, ttl))
             .transpose()?,
+        activity_mode: patch.activity_mode.map(|mode| fields::activity_mode(mode.as_deref())).transpose()?,
     };
     let wish = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
     let mut workspace = service::find(&app, &me.user, id, Access::Own).await?;
@@ -263,12 +279,13 @@ pub(super) async fn view(
     me: &User,
     workspace: &Workspace,
 ) -> std::result::Result<WorkspaceView, StoreError> {
-    if workspace.owner == me.id {
-        return Ok(WorkspaceView::of(workspace, &me.username, &app.config));
-    }
-    let owner = app.store().user_get(workspace.owner).await?;
-    let name = owner.map(|user| user.username).unwrap_or_default();
-    Ok(WorkspaceView::of(workspace, &name, &app.config))
+    let name = if workspace.owner == me.id {
+        me.username.clone()
+    } else {
+        app.store().user_get(workspace.owner).await?.map(|user| user.username).unwrap_or_default()
+    };
+    let activity = Some(activity::of(app, workspace).await?);
+    Ok(WorkspaceView { activity, ..WorkspaceView::of(workspace, &name, &app.config) })
 }
 
 async fn views(

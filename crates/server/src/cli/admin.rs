@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
-use codehub_adapters::store::{Recovered, Store, UserChange, UserEdit};
+use codehub_adapters::store::{Recovered, Store, UserChange, UserEdit, belongs_to};
 use codehub_domain::{
     ArchiveKey, UserId, WorkspaceId,
     event::Actor,
@@ -180,7 +180,8 @@ async fn list(store: &dyn Store, json: bool) -> anyhow::Result<()> {
 }
 
 async fn recover(store: &dyn Store, id: WorkspaceId, wish: Recovery) -> anyhow::Result<()> {
-    if wish.restore_from.is_some_and(|key| key.workspace != id) {
+    let workspace = store.workspace_get(id).await?.with_context(|| format!("there is no workspace {id}"))?;
+    if wish.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
         bail!("--restore-from: this archive belongs to another workspace");
     }
     match store.workspace_recover(id, wish, Actor::Operator).await? {

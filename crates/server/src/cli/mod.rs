@@ -15,6 +15,7 @@ mod admin;
 mod config;
 mod doctor;
 mod flags;
+mod hold;
 mod migrate;
 mod password;
 
@@ -43,6 +44,8 @@ enum Command {
     /// Users, passwords, recovery
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Keep a workspace awake while a command runs: `codehub hold 2h -- make test`
+    Hold(hold::Options),
     /// Run the built-in editor on a directory
     Ide {
         /// Handed to the editor as they are; `codehub ide --help` says which there are
@@ -68,6 +71,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     if let Command::Config(options) = &command {
         return config::run(options, &sources).map(|()| ExitCode::SUCCESS);
     }
+    let command = match command {
+        // A client: the server's settings are none of its business.
+        Command::Hold(options) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            return runtime.context("the runtime cannot be started")?.block_on(hold::run(options));
+        }
+        other => other,
+    };
     let config = load(&sources)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("the runtime cannot be started")?.block_on(async {
@@ -81,7 +92,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
             // `main` hands it on before anything of ours is set up, when it is the first word.
             Command::Ide { .. } => anyhow::bail!("`ide` takes none of the server's settings: write it first"),
-            Command::Config(_) => Ok(ExitCode::SUCCESS),
+            Command::Config(_) | Command::Hold(_) => Ok(ExitCode::SUCCESS),
         }
     })
 }

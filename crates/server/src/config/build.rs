@@ -154,6 +154,8 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
                 ActivityMode::Traffic,
             ),
             flush_interval: r.duration("activity.flush_interval"),
+            max_hold: r.duration("activity.max_hold"),
+            rules: Some(r.text("activity.rules")).filter(|path| !path.is_empty()).map(PathBuf::from),
         },
         proxy: ProxyConfig { wake_hold: r.duration("proxy.wake_hold") },
         runtime: runtime(&mut r),

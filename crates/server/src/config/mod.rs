@@ -15,6 +15,7 @@ mod value;
 
 pub use load::{ConfigError, ConfigErrors, Effective, Origin, Overrides, Sources};
 pub use show::{default_file, effective_json, effective_toml};
+pub use value::duration as parse_duration;
 
 /// Everything that can be configured.
 #[derive(Debug, Clone)]
@@ -152,16 +153,16 @@ pub struct GcConfig {
     pub policy: GcPolicy,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ActivityMode {
-    Traffic,
-    Connections,
-}
+pub use codehub_domain::activity::ActivityMode;
 
 #[derive(Debug, Clone)]
 pub struct ActivityConfig {
     pub mode: ActivityMode,
     pub flush_interval: Duration,
+    /// A file with more rules about what an IDE's tabs do by themselves.
+    pub rules: Option<PathBuf>,
+    /// The longest keep-awake lease somebody may take.
+    pub max_hold: Duration,
 }
 
 #[derive(Debug, Clone)]

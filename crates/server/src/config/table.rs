@@ -316,6 +316,20 @@ pub static SETTINGS: &[Setting] = &[
         "How often seen activity is handed on.",
     ),
     setting(
+        "activity.max_hold",
+        "ACTIVITY_MAX_HOLD",
+        "12h",
+        Kind::Duration { min: 0, max: 30 * DAY },
+        "The longest keep-awake lease somebody may take for a workspace. 0: none.",
+    ),
+    setting(
+        "activity.rules",
+        "ACTIVITY_RULES",
+        "",
+        Kind::Text,
+        "A file with more rules about what an IDE's tab does by itself, in the form docs/ACTIVITY.md describes; asked before the built-in ones.",
+    ),
+    setting(
         "proxy.wake_hold",
         "PROXY_WAKE_HOLD",
         "3s",
@@ -354,7 +368,6 @@ pub static NOT_OFFERED: &[(&str, &str)] = &[
     ("S3_SECRET_KEY", "this version keeps archives in the data directory"),
     ("S3_REGION", "this version keeps archives in the data directory"),
     ("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only"),
-    ("ACTIVITY_MAX_HOLD", "this version has no keep-awake leases"),
     ("RUNTIME_IMAGES_ALLOWED", "this version runs workspaces as local processes"),
 ];
 

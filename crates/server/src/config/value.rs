@@ -111,7 +111,7 @@ impl Kind {
 }
 
 /// `30`, `30s`, `5m`, `3h`, `2d`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" | "s" => 1,

@@ -1,9 +1,11 @@
 //! Removes what nothing refers to. Lists first, reads the references after, lets the domain decide,
-//! and asks before every single deletion whether it still leads.
+//! and claims every single thing in the store before it deletes it: a claim is refused to a leader that
+//! was replaced, and where a workspace came to need the thing meanwhile; and what is claimed nobody can
+//! go back to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codehub_adapters::volumes::Scope;
+use codehub_adapters::{store::GcClaim, volumes::Scope};
 use codehub_domain::{
     Epoch, VolumeKey,
     gc::{self, GcPlan, Item},
@@ -55,8 +57,11 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     }
     note_brake(context, &plan, approved).await?;
     for item in &plan.delete {
-        if !store.epoch_is_current(epoch).await? {
-            return Ok(false);
+        match store.gc_claim(epoch, *item).await? {
+            GcClaim::Claimed => {}
+            // Somebody went back to it since the references were read.
+            GcClaim::InUse => continue,
+            GcClaim::Fenced => return Ok(false),
         }
         match (item, volume_of.get(item)) {
             (Item::Archive(key), _) => backends.archives.delete(key).await?,

@@ -21,7 +21,7 @@ pub mod ttl;
 use std::{sync::Arc, time::Duration};
 
 use codehub_domain::{
-    Epoch,
+    Epoch, Truth, Workspace,
     decide::{self, Decision, Inputs},
     gc::GcPolicy,
     retry::Policy,
@@ -100,6 +100,14 @@ impl Context {
 }
 
 impl Context {
+    /// Where the home of this workspace is, if that is a backend this deployment does not use (any
+    /// more). Such a home is left alone: not seeing it here proves nothing.
+    pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
+        let at = workspace.status.storage_backend.as_str();
+        let foreign = !at.is_empty() && at != self.backends.volumes.kind();
+        (foreign && workspace.status.home.truth == Truth::Volume).then_some(at)
+    }
+
     fn lead(&self, epoch: Option<Epoch>) {
         self.leading.send_replace(epoch);
         metrics::gauge!("codehub_leader").set(if epoch.is_some() { 1.0 } else { 0.0 });

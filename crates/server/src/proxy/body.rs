@@ -93,8 +93,8 @@ impl Body for ProxyBody {
 pub struct FromWorkspace {
     body: Incoming,
     lease: Option<Lease>,
-    /// Where a download counts as activity while it lasts; `None` for event streams, whose
-    /// heartbeats are nobody's work.
+    /// Where a download counts as activity while it lasts; `None` for polls, and for event streams,
+    /// whose heartbeats are nobody's work.
     cell: Option<Arc<Cell>>,
     ended: bool,
 }
@@ -143,7 +143,8 @@ impl Drop for FromWorkspace {
 /// A request's body on its way to the workspace.
 pub struct ToWorkspace {
     body: ProxyBody,
-    cell: Arc<Cell>,
+    /// `None` for polls, which are nobody's work.
+    cell: Option<Arc<Cell>>,
     /// `Expect: 100-continue`: nothing is read from the client before the workspace wants it.
     go_ahead: Option<GoAhead>,
 }
@@ -161,7 +162,7 @@ impl GoAhead {
 }
 
 impl ToWorkspace {
-    pub fn new(body: ProxyBody, cell: Arc<Cell>, go_ahead: Option<GoAhead>) -> Self {
+    pub fn new(body: ProxyBody, cell: Option<Arc<Cell>>, go_ahead: Option<GoAhead>) -> Self {
         Self { body, cell, go_ahead }
     }
 
@@ -191,8 +192,10 @@ impl Body for ToWorkspace {
             self.go_ahead = None;
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_some() {
-            self.cell.record(Kind::Http);
+        if frame.is_some()
+            && let Some(cell) = &self.cell
+        {
+            cell.record(Kind::Http);
         }
         Poll::Ready(frame)
     }

@@ -16,6 +16,7 @@ use super::{
     pool::Lease,
     routes::Entry,
 };
+use crate::activity::Cell;
 
 /// A connection younger than this in the pool is taken for alive, and no copy of the request is kept.
 const SURELY_ALIVE: Duration = Duration::from_millis(250);
@@ -38,7 +39,7 @@ impl Outgoing {
         uri: Uri,
         mut headers: HeaderMap,
         body: ProxyBody,
-        entry: &Entry,
+        cell: Option<Arc<Cell>>,
     ) -> Self {
         let streams = !body.is_end_stream();
         if streams && body.size_hint().exact().is_none() {
@@ -54,13 +55,7 @@ impl Outgoing {
             headers.remove(header::EXPECT);
             (None, None)
         };
-        Self {
-            method,
-            uri,
-            headers,
-            body: ToWorkspace::new(body, entry.cell.clone(), go_ahead),
-            said_continue,
-        }
+        Self { method, uri, headers, body: ToWorkspace::new(body, cell, go_ahead), said_continue }
     }
 
     fn into_request(self) -> Request<ToWorkspace> {
@@ -168,9 +163,9 @@ async fn connect(proxy: &Proxy, entry: &Entry, hint: SocketAddr) -> Result<(Sock
     }
 }
 
-/// Makes the workspace's answer ours.
+/// Makes the workspace's answer ours. Its body is noted in the cell, if there is one.
 pub(super) fn respond(
-    entry: &Arc<Entry>,
+    cell: Option<Arc<Cell>>,
     answer: Answer,
     place: &Place<'_>,
 ) -> Result<Response<ProxyBody>, ProxyError> {
@@ -188,7 +183,7 @@ pub(super) fn respond(
     headers::clean_response(&mut parts.headers, place);
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();
-    let cell = (!events).then(|| entry.cell.clone());
+    let cell = cell.filter(|_| !events);
     let body = ProxyBody::FromWorkspace(FromWorkspace::new(body, answer.lease, cell));
     Ok(Response::from_parts(parts, body))
 }

@@ -1,5 +1,7 @@
 //! Reads WebSocket frame headers out of a stream of bytes, wherever it is cut: to tell messages from
-//! pings, and to know where a frame of our own may be put. Payloads are skipped, never kept.
+//! pings, and to know where a frame of our own may be put. Payloads are passed by, never kept.
+
+use crate::idle::Piece;
 
 /// What a piece of the stream contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +22,10 @@ pub(super) struct Frames {
     have: u8,
     /// Of the current frame's payload.
     remaining: u64,
+    length: u64,
     in_data: bool,
+    /// The current frame is the first of its message.
+    starts: bool,
     /// A close frame has passed (or is passing).
     closed: bool,
     /// The stream is no WebSocket (any more): nothing can be said about it, and everything counts.
@@ -47,7 +52,12 @@ impl Frames {
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Seen {
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Seen {
+        self.feed_each(bytes, |_| {})
+    }
+
+    /// The same, and shows the payload of data frames as it passes. Of an opaque stream nothing is shown.
+    pub(super) fn feed_each(&mut self, mut bytes: &[u8], mut show: impl FnMut(Piece<'_>)) -> Seen {
         let mut seen = Seen::default();
         if self.opaque {
             seen.data = !bytes.is_empty();
@@ -56,9 +66,14 @@ impl Frames {
         while !bytes.is_empty() {
             if self.remaining > 0 {
                 let skip = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(bytes.len());
+                let at = self.length - self.remaining;
                 self.remaining -= skip as u64;
-                bytes = &bytes[skip..];
-                seen.data |= self.in_data;
+                let (payload, rest) = bytes.split_at(skip);
+                bytes = rest;
+                if self.in_data {
+                    seen.data = true;
+                    show(self.piece(payload, at));
+                }
                 continue;
             }
             let need = self.header_length();
@@ -76,8 +91,30 @@ impl Frames {
                 seen.data = true;
                 return seen;
             }
+            if self.in_data && self.remaining == 0 {
+                show(self.piece(&[], 0));
+            }
         }
         seen
+    }
+
+    /// Describes a part of the current frame: its header is kept until the next one begins.
+    fn piece<'a>(&self, bytes: &'a [u8], at: u64) -> Piece<'a> {
+        let [first, second, rest @ ..] = &self.header;
+        let length_bytes = match second & 0x7f {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        let mask = rest[length_bytes..].first_chunk::<4>().filter(|_| second & 0x80 != 0);
+        Piece {
+            bytes,
+            mask: mask.copied(),
+            at,
+            starts: self.starts && at == 0,
+            ends: first & 0x80 != 0 && self.remaining == 0,
+            compressed: first & 0x70 != 0,
+        }
     }
 
     fn header_length(&self) -> usize {
@@ -104,11 +141,13 @@ impl Frames {
             }
             short => u64::from(short),
         };
+        self.length = self.remaining;
         let opcode = self.header[0] & 0x0f;
         self.have = 0;
         match opcode {
             0x0..=0x2 => {
                 self.in_data = true;
+                self.starts = opcode != 0;
                 seen.data = true;
             }
             0x8 => {

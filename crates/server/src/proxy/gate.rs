@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use codehub_adapters::store::Changes;
 use codehub_domain::{
     ArchiveKey, Desired, Failure, Operation, Phase, Progress, Timestamp, UserId, Workspace, WorkspaceId,
-    limits::LimitHit,
+    activity::ActivityMode, limits::LimitHit,
 };
 
 /// What a request brought to prove who sent it.
@@ -58,6 +58,8 @@ pub struct View {
     pub archive_key: Option<ArchiveKey>,
     pub progress: Option<Progress>,
     pub ide: ProxyIde,
+    /// The workspace's own; `None` is the deployment's.
+    pub activity_mode: Option<ActivityMode>,
 }
 
 impl View {
@@ -75,6 +77,7 @@ impl View {
             archive_key: status.archive_key,
             progress: status.progress,
             ide,
+            activity_mode: workspace.activity_mode,
         }
     }
 

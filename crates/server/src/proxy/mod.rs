@@ -22,9 +22,10 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    activity::{Activity, Kind},
+    activity::{Activity, Cell, Kind},
     app::App,
     config::Config,
+    idle::{Rules, Watch},
 };
 
 mod app_gate;
@@ -63,7 +64,7 @@ use location::Place;
 use metrics::{Metrics, Outcome};
 use resolve::{Step, Visit};
 use routes::{Entry, Routes};
-use text::Lang;
+use text::Look;
 use wake::NotReady;
 
 const POOL_SWEEP: Duration = Duration::from_secs(5);
@@ -76,16 +77,19 @@ pub struct Settings {
     /// Host and port of the public base URL: an origin that is ours whatever `Host` says.
     pub public_authority: String,
     pub trusted_proxies: Vec<IpAddr>,
+    /// What the IDE's tabs do by themselves.
+    pub rules: Arc<Rules>,
 }
 
 impl Settings {
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &Config, rules: Arc<Rules>) -> Self {
         let base = config.public_base_url.as_str();
         let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
         Self {
             wake_hold: config.proxy.wake_hold,
             public_authority: authority.split('/').next().unwrap_or_default().to_owned(),
             trusted_proxies: config.trusted_proxies.clone(),
+            rules,
         }
     }
 }
@@ -115,7 +119,7 @@ pub struct Proxy {
 struct Context {
     id: WorkspaceId,
     visit: Visit,
-    lang: Lang,
+    look: Look,
     host: Option<HeaderValue>,
     peer: Option<Peer>,
     trusted: bool,
@@ -175,7 +179,7 @@ impl Proxy {
             route::Target::Nothing => {
                 self.metrics.request(Outcome::NotFound);
                 let visit = Visit::of(request.method(), request.headers());
-                return render(&ProxyError::NotFound, visit, Lang::of(request.headers()), None);
+                return render(&ProxyError::NotFound, visit, Look::of(request.headers()), None);
             }
         };
         let context = self.context(id, &request);
@@ -200,7 +204,7 @@ impl Proxy {
         Context {
             id,
             visit: Visit::of(request.method(), headers),
-            lang: Lang::of(headers),
+            look: Look::of(headers),
             host,
             trusted: peer
                 .is_some_and(|peer| self.settings.trusted_proxies.contains(&peer.addr.ip().to_canonical())),
@@ -250,18 +254,17 @@ impl Proxy {
         let uri = route::upstream_uri(request.uri(), view.ide.strip_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
         let client = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
-        let client = client.map(|pass| upgrade::Client { upgraded: hyper::upgrade::on(&mut request), pass });
+        let client = client.map(|pass| self.client(&mut request, pass));
+        let cell = self.ledger(&request, entry, upgrade.is_some());
         let (parts, body) = request.into_parts();
         let mut headers = parts.headers;
         let base_path = route::base_path(context.id);
         self.clean_request(&mut headers, context, identified, &base_path);
         if let Some(protocol) = upgrade {
             upgrade::request_headers(&mut headers, protocol, view.ide.plain_websockets);
-        } else {
-            entry.cell.record(Kind::Http);
         }
 
-        let outgoing = forward::Outgoing::new(parts.method, uri, headers, body, entry);
+        let outgoing = forward::Outgoing::new(parts.method, uri, headers, body, cell.clone());
         let answer = forward::exchange(self, entry, outgoing).await?;
         let place = Place {
             base_path: &base_path,
@@ -269,12 +272,36 @@ impl Proxy {
             host: context.host.as_ref().and_then(|host| host.to_str().ok()),
             strip_prefix: view.ide.strip_prefix,
         };
-        self.finish(entry, answer, client, &place)
+        self.finish(entry, cell, answer, client, &place)
+    }
+
+    /// Where a request's work is noted, its own included; `None` for what a tab does by itself.
+    fn ledger(&self, request: &Request<ProxyBody>, entry: &Entry, upgrade: bool) -> Option<Arc<Cell>> {
+        let uri = request.uri();
+        if self.settings.rules.is_poll(request.method(), route::below(uri), uri.query()) {
+            return None;
+        }
+        if !upgrade {
+            entry.cell.record(Kind::Http);
+        }
+        Some(entry.cell.clone())
+    }
+
+    fn client(&self, request: &mut Request<ProxyBody>, pass: authorize::Pass) -> upgrade::Client {
+        let uri = request.uri();
+        let watch = Watch::new(&self.settings.rules, route::below(uri)).map(Box::new);
+        upgrade::Client {
+            reconnection: watch.as_ref().is_some_and(|watch| watch.is_reconnection(uri.query())),
+            watch,
+            upgraded: hyper::upgrade::on(request),
+            pass,
+        }
     }
 
     fn finish(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
+        cell: Option<Arc<Cell>>,
         answer: forward::Answer,
         client: Option<upgrade::Client>,
         place: &Place<'_>,
@@ -286,7 +313,7 @@ impl Proxy {
                 Ok(response)
             }
             _ => {
-                let response = forward::respond(entry, answer, place)?;
+                let response = forward::respond(cell, answer, place)?;
                 self.metrics.request(Outcome::Proxied);
                 Ok(response)
             }
@@ -336,7 +363,7 @@ impl Proxy {
                         Outcome::OurFault
                     }
                 };
-                let mut response = render(&error, context.visit, context.lang, Some(context.id));
+                let mut response = render(&error, context.visit, context.look, Some(context.id));
                 if matches!(error, ProxyError::BadRequest(_)) && context.version < Version::HTTP_2 {
                     // Where a request is not understood, neither is what follows it.
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -349,20 +376,20 @@ impl Proxy {
             }
             NotReady::Asleep => (Outcome::Asleep, asleep()),
             NotReady::Loading(waiting, view) => {
-                (Outcome::Loading, pages::loading(context.lang, waiting, &view))
+                (Outcome::Loading, pages::loading(context.look, waiting, &view))
             }
             NotReady::Closed(closed, view) if navigation => {
                 let archive = match view.archive_key.filter(|_| closed == resolve::Closed::Archived) {
                     Some(key) => self.gate.archive(key).await,
                     None => None,
                 };
-                (Outcome::Closed, pages::closed(context.lang, closed, &view, archive))
+                (Outcome::Closed, pages::closed(context.look, closed, &view, archive))
             }
             NotReady::Closed(_, view) => {
                 let message = format!("the workspace is {} and cannot be reached", view.phase);
                 (Outcome::Closed, json(StatusCode::BAD_GATEWAY, "UPSTREAM_UNAVAILABLE", &message))
             }
-            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(context.lang, &hit, &view)),
+            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(context.look, &hit, &view)),
         };
         self.metrics.request(outcome);
         response
@@ -370,9 +397,9 @@ impl Proxy {
 }
 
 /// A person gets a page, a program gets JSON.
-fn render(error: &ProxyError, visit: Visit, lang: Lang, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+fn render(error: &ProxyError, visit: Visit, look: Look, id: Option<WorkspaceId>) -> Response<ProxyBody> {
     let mut response = match visit {
-        Visit::Navigation => pages::failed(lang, error, id),
+        Visit::Navigation => pages::failed(look, error, id),
         Visit::Other => json(error.status(), error.code(), &error.public_message()),
     };
     if let ProxyError::Method(_) = error {
@@ -430,7 +457,7 @@ fn sign_in_address(uri: &Uri) -> HeaderValue {
 /// The proxy of a running server. Spawn [`Proxy::run`] beside it.
 pub fn of_app(app: &Arc<App>, ide: gate::ProxyIde) -> Arc<Proxy> {
     let gate = Arc::new(AppGate::new(app, ide));
-    Proxy::new(gate, Settings::new(&app.config), app.activity.clone(), app.shutdown.clone())
+    Proxy::new(gate, Settings::new(&app.config, app.idle.clone()), app.activity.clone(), app.shutdown.clone())
 }
 
 /// Whether a request is the proxy's.

@@ -17,8 +17,9 @@ use super::{
     gate::{ArchiveFacts, View},
     resolve::{Closed, Waiting},
     route::base_path,
-    text::{Lang, Words},
+    text::{Look, Words},
 };
+use crate::web::icons;
 
 /// How soon a page that waits is loaded again without JavaScript. Every load is held for a while, so
 /// this is not a poll.
@@ -31,7 +32,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// A page before it is sent.
 struct Page<'a> {
-    lang: Lang,
+    look: Look,
     status: StatusCode,
     title: &'a str,
     /// Shown above the title: the workspace's name.
@@ -72,7 +73,7 @@ impl Page<'_> {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(self.lang.tag()));
+        headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(self.look.lang.tag()));
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Language, Cookie"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -93,22 +94,23 @@ impl Page<'_> {
     fn render(&self, nonce: &str) -> Markup {
         html! {
             (DOCTYPE)
-            html lang=(self.lang.tag()) {
+            html lang=(self.look.lang.tag()) data-theme=[self.look.theme.forced()] {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
+                    meta name="color-scheme" content=(self.look.theme.schemes());
                     meta name="robots" content="noindex";
                     title { (self.title) " · CodeHub" }
                     style nonce=(nonce) { (PreEscaped(STYLE)) }
                 }
                 body data-follows=[self.waits.follows()] {
                     main {
+                        (icons::logo())
                         @if let Some(name) = self.name { p.name { (name) } }
                         @if self.waits != Waits::No { div.spinner aria-hidden="true" {} }
                         h1 role=[self.waits.follows().map(|_| "status")] { (self.title) }
                         (self.content)
-                        nav { a href="/" { (self.lang.dashboard()) } }
+                        nav { a href="/" { (self.look.lang.dashboard()) } }
                     }
                     @if self.waits.follows().is_some() { script nonce=(nonce) { (PreEscaped(SCRIPT)) } }
                 }
@@ -118,16 +120,17 @@ impl Page<'_> {
 }
 
 /// A form button that posts to the dashboard and comes back here.
-fn action(id: WorkspaceId, verb: &str, next: WorkspaceId, label: &str, name: Option<&str>) -> Markup {
+fn action(id: WorkspaceId, verb: &str, back: WorkspaceId, label: &str, name: Option<&str>) -> Markup {
     html! {
         form method="post" action={ "/workspaces/" (id) "/" (verb) } {
-            input type="hidden" name="next" value=(base_path(next));
+            input type="hidden" name="back" value=(base_path(back));
             button type="submit" aria-label=[name.map(|name| format!("{label}: {name}"))] { (label) }
         }
     }
 }
 
-pub(super) fn loading(lang: Lang, why: Waiting, view: &View) -> Response<ProxyBody> {
+pub(super) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBody> {
+    let lang = look.lang;
     let Words { title, text } = lang.waiting(why);
     let progress = view.progress.filter(|progress| progress.total > 0);
     let content = html! {
@@ -137,7 +140,7 @@ pub(super) fn loading(lang: Lang, why: Waiting, view: &View) -> Response<ProxyBo
         }
     };
     let page = Page {
-        lang,
+        look,
         status: StatusCode::SERVICE_UNAVAILABLE,
         title,
         name: Some(&view.name),
@@ -148,11 +151,12 @@ pub(super) fn loading(lang: Lang, why: Waiting, view: &View) -> Response<ProxyBo
 }
 
 pub(super) fn closed(
-    lang: Lang,
+    look: Look,
     why: Closed,
     view: &View,
     archive: Option<ArchiveFacts>,
 ) -> Response<ProxyBody> {
+    let lang = look.lang;
     let Words { title, text } = lang.closed(why);
     let failure = view.error.as_ref().filter(|_| why == Closed::Broken);
     // These two need a choice that only the dashboard offers.
@@ -180,11 +184,12 @@ pub(super) fn closed(
             (action(view.id, verb, view.id, lang.button(why), None))
         }
     };
-    Page { lang, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
+    Page { look, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
         .respond()
 }
 
-pub(super) fn limit(lang: Lang, hit: &LimitHit, view: &View) -> Response<ProxyBody> {
+pub(super) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBody> {
+    let lang = look.lang;
     let Words { title, text } = lang.limit();
     let content = html! {
         @if hit.running.is_empty() {
@@ -205,12 +210,13 @@ pub(super) fn limit(lang: Lang, hit: &LimitHit, view: &View) -> Response<ProxyBo
         }
         p { a.button href=(base_path(view.id)) { (lang.try_again()) } }
     };
-    Page { lang, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
+    Page { look, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
         .respond()
 }
 
 /// A page for everything else that can go wrong. `id` is known unless the path named nothing.
-pub(super) fn failed(lang: Lang, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+pub(super) fn failed(look: Look, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+    let lang = look.lang;
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),
         ProxyError::NotYours => lang.not_yours(),
@@ -227,7 +233,7 @@ pub(super) fn failed(lang: Lang, error: &ProxyError, id: Option<WorkspaceId>) ->
         }
     };
     let waits = if error.side() == Side::Client { Waits::No } else { Waits::Reloads };
-    Page { lang, status: error.status(), title, name: None, content, waits }.respond()
+    Page { look, status: error.status(), title, name: None, content, waits }.respond()
 }
 
 fn moment(at: codehub_domain::Timestamp) -> Markup {

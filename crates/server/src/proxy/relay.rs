@@ -14,7 +14,10 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::Frames;
-use crate::activity::{Kind, OpenSocket};
+use crate::{
+    activity::OpenSocket,
+    idle::{From, Watch},
+};
 
 const SCRATCH_BYTES: usize = 32 * 1024;
 
@@ -25,7 +28,7 @@ thread_local! {
 /// One direction.
 #[derive(Debug)]
 struct Pipe {
-    kind: Kind,
+    from: From,
     frames: Frames,
     /// Read but not yet written, from `written` on.
     kept: Vec<u8>,
@@ -73,12 +76,36 @@ pub(super) struct Relay<C, W> {
     workspace: W,
     up: Pipe,
     down: Pipe,
-    socket: Option<OpenSocket>,
+    ledger: Option<Ledger>,
+}
+
+/// Where the work that passes is noted.
+struct Ledger {
+    socket: OpenSocket,
+    /// The rules of the IDE; without any, every message is work.
+    watch: Option<Box<Watch>>,
+}
+
+impl Ledger {
+    /// Follows the frames and notes what is work.
+    fn follow(&mut self, from: From, frames: &mut Frames, bytes: &[u8]) {
+        let Self { socket, watch } = self;
+        let Some(watch) = watch else {
+            if frames.feed(bytes).data {
+                socket.message(from.other_work());
+            }
+            return;
+        };
+        frames.feed_each(bytes, |piece| watch.feed(from, piece, |kind| socket.message(kind)));
+        if frames.is_opaque() {
+            socket.message(from.other_work());
+        }
+    }
 }
 
 impl Pipe {
-    fn new(kind: Kind, frames: Frames) -> Self {
-        Self { kind, frames, kept: Vec::new(), written: 0, state: State::Open, unflushed: false }
+    fn new(from: From, frames: Frames) -> Self {
+        Self { from, frames, kept: Vec::new(), written: 0, state: State::Open, unflushed: false }
     }
 
     /// Writes what was kept; afterwards nothing is, and nothing is allocated.
@@ -106,7 +133,7 @@ impl Pipe {
         cx: &mut Context<'_>,
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
-        socket: Option<&OpenSocket>,
+        mut ledger: Option<&mut Ledger>,
     ) -> Poll<Result<(), Fault>> {
         loop {
             ready!(self.poll_kept(cx, Pin::new(to)))?;
@@ -120,7 +147,8 @@ impl Pipe {
                 }
                 State::Done => return Poll::Ready(Ok(())),
             }
-            let passed = SCRATCH.with_borrow_mut(|scratch| self.poll_pass(cx, from, to, scratch, socket));
+            let passed = SCRATCH
+                .with_borrow_mut(|scratch| self.poll_pass(cx, from, to, scratch, ledger.as_deref_mut()));
             match passed {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => self.state = State::Ended,
@@ -143,7 +171,7 @@ impl Pipe {
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
         scratch: &mut [u8],
-        socket: Option<&OpenSocket>,
+        ledger: Option<&mut Ledger>,
     ) -> Poll<Result<bool, Fault>> {
         let mut buffer = ReadBuf::new(scratch);
         ready!(Pin::new(from).poll_read(cx, &mut buffer)).map_err(Fault::Reading)?;
@@ -151,11 +179,9 @@ impl Pipe {
         if bytes.is_empty() {
             return Poll::Ready(Ok(false));
         }
-        // The seam for rules that know an IDE's idle chatter: they would look at the message here.
-        if self.frames.feed(bytes).data
-            && let Some(socket) = socket
-        {
-            socket.message(self.kind);
+        match ledger {
+            Some(ledger) => ledger.follow(self.from, &mut self.frames, bytes),
+            None => drop(self.frames.feed(bytes)),
         }
         let taken = match Pin::new(to).poll_write(cx, bytes) {
             Poll::Ready(taken) => taken.map_err(Fault::Writing)?,
@@ -193,21 +219,26 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     W: AsyncRead + AsyncWrite + Unpin,
 {
-    pub(super) fn new(client: C, workspace: W, websocket: bool, socket: OpenSocket) -> Self {
+    pub(super) fn new(
+        client: C,
+        workspace: W,
+        websocket: bool,
+        socket: OpenSocket,
+        watch: Option<Box<Watch>>,
+    ) -> Self {
         let frames = || if websocket { Frames::default() } else { Frames::opaque() };
         Self {
             client,
             workspace,
-            up: Pipe::new(Kind::FromClient, frames()),
-            down: Pipe::new(Kind::FromWorkspace, frames()),
-            socket: Some(socket),
+            up: Pipe::new(From::Browser, frames()),
+            down: Pipe::new(From::Workspace, frames()),
+            ledger: Some(Ledger { socket, watch }),
         }
     }
 
     /// Relays until something has to be decided.
     pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        let socket = self.socket.as_ref();
-        let up = match self.up.poll(cx, &mut self.client, &mut self.workspace, socket) {
+        let up = match self.up.poll(cx, &mut self.client, &mut self.workspace, self.ledger.as_mut()) {
             // The workspace takes nothing any more; what it still says, or its end, comes the other way.
             Poll::Ready(Err(Fault::Writing(_))) => {
                 self.up.state = State::Done;
@@ -215,7 +246,7 @@ where
             }
             other => other.map_err(Fault::into_error)?,
         };
-        let down = match self.down.poll(cx, &mut self.workspace, &mut self.client, socket) {
+        let down = match self.down.poll(cx, &mut self.workspace, &mut self.client, self.ledger.as_mut()) {
             // A killed workspace resets the connection rather than ending it.
             Poll::Ready(Err(Fault::Reading(_))) => {
                 self.down.state = State::Ended;
@@ -249,7 +280,7 @@ where
     /// told (or cannot be: no WebSocket).
     pub(super) fn say_goodbye(&mut self, to_client: &[u8], to_workspace: &[u8]) -> bool {
         // What passes from here on is nobody's work.
-        self.socket = None;
+        self.ledger = None;
         let down = self.down.finish(|| to_client.to_vec());
         let up = self.up.finish(|| to_workspace.to_vec());
         up && down

@@ -38,6 +38,11 @@ pub(super) fn base_path(id: WorkspaceId) -> String {
     format!("{ROOT}{id}/")
 }
 
+/// The path below `/w/{id}`, of a path that [`parse`] took for a workspace.
+pub(super) fn below(uri: &Uri) -> &str {
+    uri.path().get(PREFIX_LEN..).unwrap_or_default()
+}
+
 /// What the workspace is asked for: the same bytes, with or without the prefix. Only called on a
 /// path that [`parse`] took for a workspace.
 pub(super) fn upstream_uri(uri: &Uri, strip_prefix: bool) -> Option<Uri> {

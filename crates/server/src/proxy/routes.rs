@@ -180,6 +180,9 @@ impl Routes {
     async fn refresh(&self, entry: &Entry) -> Result<Arc<View>, ProxyError> {
         let news = entry.news.load(Ordering::Acquire);
         let view = self.read(entry.id).await?.map(Arc::new);
+        if let Some(view) = &view {
+            entry.cell.set_mode(view.activity_mode.unwrap_or_else(|| self.activity.mode()));
+        }
         entry.latest.send_if_modified(|latest| {
             let changed = latest.view != view;
             latest.view.clone_from(&view);

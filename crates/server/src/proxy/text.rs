@@ -7,6 +7,7 @@ use super::{
     headers,
     resolve::{Closed, Waiting},
 };
+use crate::web::{self, view::Theme};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lang {
@@ -22,8 +23,13 @@ impl Lang {
         }
     }
 
-    /// The better liked of the two; English when neither is.
+    /// What was chosen on the dashboard, else the better liked of the two; English when neither is.
     pub(super) fn of(headers: &HeaderMap) -> Self {
+        match web::chosen_language(headers) {
+            Some(web::i18n::Lang::En) => return Self::En,
+            Some(web::i18n::Lang::Ko) => return Self::Ko,
+            None => {}
+        }
         let mut best = (Self::En, 0.0_f32);
         for item in headers::tokens(headers, &header::ACCEPT_LANGUAGE) {
             let Ok(item) = std::str::from_utf8(item) else { continue };
@@ -50,6 +56,19 @@ impl Lang {
             Self::En => en,
             Self::Ko => ko,
         }
+    }
+}
+
+/// For whom a page is drawn: language and theme.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub lang: Lang,
+    pub theme: Theme,
+}
+
+impl Look {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self { lang: Lang::of(headers), theme: Theme::chosen(headers) }
     }
 }
 

@@ -23,6 +23,7 @@ use super::{
     relay::{Event, Relay},
     routes::{Entry, Latest},
 };
+use crate::idle::Watch;
 
 /// "Going away": what a client hears when the workspace stops or the server shuts down.
 const GOING_AWAY: u16 = 1001;
@@ -62,6 +63,10 @@ impl Ending {
 pub(super) struct Client {
     pub(super) upgraded: OnUpgrade,
     pub(super) pass: Pass,
+    /// What the rules of the IDE make of its messages.
+    pub(super) watch: Option<Box<Watch>>,
+    /// Nobody asked for it: the tab lost its connection and wants it back.
+    pub(super) reconnection: bool,
 }
 
 /// Asks for the upgrade on this hop too.
@@ -102,7 +107,7 @@ pub(super) fn switch(
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();
 
-    let socket = proxy.activity.open_socket(&entry.cell);
+    let socket = proxy.activity.open_socket(&entry.cell, client.reconnection);
     // From here on nothing is missed that would end the connection.
     let news = News::of(entry);
     let (proxy, entry) = (proxy.clone(), entry.clone());
@@ -110,15 +115,15 @@ pub(super) fn switch(
     tracker.spawn(async move {
         let _open = proxy.metrics.websocket();
         // Both sides switch, or neither is kept.
-        let pass = client.pass;
-        let (browser, workspace) = match futures::future::try_join(client.upgraded, workspace).await {
+        let Client { upgraded, pass, watch, .. } = client;
+        let (browser, workspace) = match futures::future::try_join(upgraded, workspace).await {
             Ok((browser, workspace)) => (TokioIo::new(browser), TokioIo::new(workspace)),
             Err(error) => {
                 tracing::debug!(workspace = %entry.id, %error, "an upgrade was not completed");
                 return;
             }
         };
-        run(&proxy, &entry, &pass, news, Relay::new(browser, workspace, websocket, socket)).await;
+        run(&proxy, &entry, &pass, news, Relay::new(browser, workspace, websocket, socket, watch)).await;
     });
     Ok(Response::from_parts(parts, ProxyBody::Empty))
 }

@@ -44,7 +44,8 @@ impl ConnectionHandle {
 /// Serves until `app.shutdown`, then lets what is under way finish and hands on the last activity.
 pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
     let strip_prefix = !app.backends.instances.keeps_prefix();
-    let proxy = proxy::of_app(app, ProxyIde { strip_prefix, ..ProxyIde::default() });
+    let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
+    let proxy = proxy::of_app(app, ide);
     tokio::spawn(proxy.clone().run());
     // With a token of its own: requests under way are still activity.
     let traffic_ended = CancellationToken::new();

@@ -18,7 +18,7 @@ use crate::{
     auth::first_run::{self, FirstRun},
     backends,
     config::Config,
-    coordinator, telemetry,
+    coordinator, idle, telemetry, web,
 };
 
 mod connections;
@@ -43,7 +43,10 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     };
     let listener = bind(&mut config).await?;
     let backends = backends::build_backends(&config).await?;
-    let app = Arc::new(App::new(config, backends));
+    let mut app = App::new(config, backends);
+    app.idle =
+        Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);
+    let app = Arc::new(app);
     let replica = replica::Replica::join(&app).await?;
     announce(&app, first_run::prepare(&app).await?);
 
@@ -78,16 +81,13 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
 
 /// Everything that is answered.
 pub fn router(app: &Arc<App>) -> Router {
-    let answered = if app.config.role.answers() { api::router() } else { api::operations() };
+    let answered =
+        if app.config.role.answers() { api::router().merge(web::router()) } else { api::operations() };
     Router::new()
         .merge(answered)
-        .fallback(nothing_here)
+        .fallback(web::not_found)
         .layer(middleware::from_fn(telemetry::http::observe))
         .with_state(Arc::clone(app))
-}
-
-async fn nothing_here() -> (http::StatusCode, &'static str) {
-    (http::StatusCode::NOT_FOUND, "there is nothing here\n")
 }
 
 /// The tasks that run beside the requests until the server stops.

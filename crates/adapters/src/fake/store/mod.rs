@@ -3,6 +3,7 @@
 //! Everything is ordered and nothing waits, so a run repeats exactly. Each method is one step under one
 //! lock, which is its transaction. Methods check before they change: an error has changed nothing.
 
+mod holds;
 mod people;
 mod port;
 mod workspaces;
@@ -129,6 +130,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 struct State {
     epoch: i64,
+    holds: BTreeMap<WorkspaceId, Vec<codehub_domain::activity::Hold>>,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     history: BTreeMap<WorkspaceId, Vec<HistoryEntry>>,
     last_history_id: i64,
@@ -138,6 +140,8 @@ struct State {
     attempts: BTreeMap<String, AttemptRow>,
     settings: BTreeMap<String, String>,
     sightings: BTreeMap<Item, Timestamp>,
+    /// What the collector may delete, and since when.
+    claims: BTreeMap<Item, Timestamp>,
 }
 
 struct UserRow {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    activity::Hold,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -15,8 +16,8 @@ use codehub_domain::{
 
 use super::FakeStore;
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, Store, UserChange, UserEdit, UserWithHash,
+    Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewHold,
+    NewWorkspace, Page, Reading, Recovered, Result, Saved, Store, UserChange, UserEdit, UserWithHash,
 };
 
 #[async_trait]
@@ -83,6 +84,18 @@ impl Store for FakeStore {
         self.run("workspace_recover", |step| Ok(step.recover(id, wish, actor)))
     }
 
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        self.run("workspace_hold", |step| Ok(step.hold(id, new)))
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        self.run("workspace_release", |step| Ok(step.release(id, hold)))
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        self.run("workspace_holds", |step| Ok(step.holds(id)))
+    }
+
     async fn workspace_history(
         &self,
         id: WorkspaceId,
@@ -147,9 +160,17 @@ impl Store for FakeStore {
             let leads = step.leads(epoch);
             if leads {
                 step.state.sightings = sightings.clone();
+                let now = step.now.as_microsecond();
+                step.state.claims.retain(|item, at| {
+                    sightings.contains_key(item) || now - at.as_microsecond() <= CLAIM_KEPT_MICROS
+                });
             }
             Ok(leads)
         })
+    }
+
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        self.run("gc_claim", |step| Ok(step.claim(epoch, item)))
     }
 
     async fn user_create(

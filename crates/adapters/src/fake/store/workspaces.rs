@@ -6,16 +6,17 @@ use codehub_domain::{
     Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
-    gc::GcRow,
+    gc::{self, GcRow, Item},
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
-    recovery::{self, Recovery},
+    recovery::{self, Recovery, RecoveryRefusal},
     ttl::{self, TtlPolicy},
 };
 
 use super::Step;
 use crate::store::{
-    Asked, Change, Created, Due, Edit, Expired, ListFilter, NewWorkspace, Page, Reading, Recovered, Result,
-    Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change, ttl_reason,
+    Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading, Recovered,
+    Result, Saved, StoreError, belongs_to, creation_reason, first_status, is_active, recovery_reason,
+    shown_change, ttl_reason,
 };
 
 impl Step<'_> {
@@ -35,11 +36,13 @@ impl Step<'_> {
             image_ref: new.image_ref,
             standby_ttl_seconds: new.standby_ttl_seconds,
             archive_ttl_seconds: new.archive_ttl_seconds,
+            activity_mode: new.activity_mode,
             desired: new.desired,
             desired_changed_at: now,
             deleted_at: None,
             last_access_at: now,
-            status: Status::new(now),
+            held_until: None,
+            status: first_status(new.from_archive, now),
             created_at: now,
             updated_at: now,
             revision: 1,
@@ -49,7 +52,10 @@ impl Step<'_> {
         {
             return Ok(Created::LimitReached(hit));
         }
-        self.append(workspace.id, &[wish(&workspace, actor, "created")]);
+        if new.from_archive.is_some_and(|key| self.state.claims.contains_key(&Item::Archive(key))) {
+            return Ok(Created::ArchiveGone);
+        }
+        self.append(workspace.id, &[wish(&workspace, actor, &creation_reason(new.from_archive))]);
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(workspace.id, workspace.clone());
@@ -98,12 +104,13 @@ impl Step<'_> {
     pub(super) fn edit(&mut self, id: WorkspaceId, edit: Edit) -> Option<Workspace> {
         let found = self.state.workspaces.get_mut(&id).filter(|found| found.deleted_at.is_none())?;
         let mut after = found.clone();
-        let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds } = edit;
+        let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds, activity_mode } = edit;
         after.name = name.unwrap_or(after.name);
         after.description = description.unwrap_or(after.description);
         after.memo = memo.unwrap_or(after.memo);
         after.standby_ttl_seconds = standby_ttl_seconds.unwrap_or(after.standby_ttl_seconds);
         after.archive_ttl_seconds = archive_ttl_seconds.unwrap_or(after.archive_ttl_seconds);
+        after.activity_mode = activity_mode.unwrap_or(after.activity_mode);
         if after != *found {
             touch(&mut after, self.now);
             *found = after.clone();
@@ -169,6 +176,11 @@ impl Step<'_> {
         match recovery::recover(&workspace.status, wanted) {
             Ok(status) => workspace.status = status,
             Err(refusal) => return Recovered::Refused(refusal),
+        }
+        if recovery::relies_on(id, &workspace.status)
+            .is_some_and(|home| self.state.claims.contains_key(&home))
+        {
+            return Recovered::Refused(RecoveryRefusal::BeingDeleted);
         }
         touch(&mut workspace, self.now);
         self.append(id, &[wish(&workspace, actor, &recovery_reason(wanted))]);
@@ -319,9 +331,20 @@ impl Step<'_> {
         };
         self.state.workspaces.values().map(row).collect()
     }
+
+    pub(super) fn claim(&mut self, epoch: Epoch, item: Item) -> GcClaim {
+        if !self.leads(epoch) {
+            return GcClaim::Fenced;
+        }
+        if self.gc_rows().iter().any(|row| gc::refers(row, item)) {
+            return GcClaim::InUse;
+        }
+        self.state.claims.insert(item, self.now);
+        GcClaim::Claimed
+    }
 }
 
-fn touch(workspace: &mut Workspace, now: Timestamp) {
+pub(super) fn touch(workspace: &mut Workspace, now: Timestamp) {
     workspace.updated_at = now;
     workspace.revision += 1;
 }

@@ -236,7 +236,11 @@ impl Instances for ProcessRuntime {
     }
 
     fn keeps_prefix(&self) -> bool {
-        !self.ide().strip_prefix
+        !Self::ide(self).strip_prefix
+    }
+
+    fn ide(&self) -> &str {
+        &Self::ide(self).name
     }
 
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>> {

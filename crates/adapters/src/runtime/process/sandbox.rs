@@ -7,6 +7,7 @@
 //! with its program's status.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     path::{Path, PathBuf},
     process::Stdio,
@@ -24,7 +25,31 @@ pub(super) struct Inside<'a> {
     pub(super) seen_as: &'a Path,
     /// More that is not for workspaces.
     pub(super) hidden: &'a [PathBuf],
-    pub(super) program: &'a Path,
+    /// The program and its words: what they name has to be there inside.
+    pub(super) command: &'a [String],
+}
+
+impl Inside<'_> {
+    fn program(&self) -> &Path {
+        self.command.first().map_or(Path::new(""), Path::new)
+    }
+
+    /// What the command needs of the machine's `/tmp`, which is otherwise not shown: the directories
+    /// directly below it in which the program, or a script it is given, lies.
+    fn needed_of_tmp(&self) -> BTreeSet<PathBuf> {
+        let mut needed = BTreeSet::new();
+        for word in self.command {
+            if let Ok(below) = Path::new(word).strip_prefix("/tmp")
+                && let Some(first) = below.components().next()
+            {
+                let path = Path::new("/tmp").join(first);
+                if path.exists() && !self.seen_as.starts_with(word) {
+                    needed.insert(path);
+                }
+            }
+        }
+        needed
+    }
 }
 
 /// Finds out once whether workspaces will be shut in, and with which `bwrap`.
@@ -90,6 +115,9 @@ pub(super) fn words(bwrap: &Path, inside: &Inside<'_>) -> Vec<OsString> {
         words.push(option.into());
         words.extend(parts.iter().map(|part| part.as_os_str().to_owned()));
     };
+    for path in inside.needed_of_tmp() {
+        add(&[&path, &path], "--ro-bind");
+    }
     for path in inside.hidden {
         // Before the data directory, since they may be above it.
         match path.metadata() {
@@ -99,8 +127,9 @@ pub(super) fn words(bwrap: &Path, inside: &Inside<'_>) -> Vec<OsString> {
         }
     }
     add(&[inside.data_dir], "--tmpfs");
-    if inside.program.starts_with(inside.data_dir) && !inside.program.starts_with(inside.home) {
-        add(&[inside.program, inside.program], "--ro-bind");
+    let program = inside.program();
+    if program.starts_with(inside.data_dir) && !program.starts_with(inside.home) {
+        add(&[program, program], "--ro-bind");
     }
     add(&[inside.home, inside.seen_as], "--bind");
     add(&[inside.seen_as], "--chdir");

@@ -139,7 +139,7 @@ impl Inner {
                 home: &home.volume,
                 seen_as: &home.seen_as,
                 hidden: &self.config.hidden,
-                program: program.first().map_or(Path::new(""), Path::new),
+                command: &program,
             };
             words.extend(sandbox::words(bwrap, &inside));
         }

@@ -12,7 +12,7 @@ fn all() -> ListFilter {
 async fn named(harness: &Harness, owner: codehub_domain::UserId, name: &str) -> codehub_domain::WorkspaceId {
     match harness.create(new_workspace(owner, name, Desired::Standby), Limits::NONE).await {
         Created::Created(workspace) => workspace.id,
-        Created::LimitReached(hit) => panic!("{hit:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

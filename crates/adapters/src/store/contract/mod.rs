@@ -6,8 +6,10 @@
 
 pub(crate) mod access;
 pub(crate) mod change;
+pub(crate) mod collecting;
 pub(crate) mod deployment;
 pub(crate) mod due;
+pub(crate) mod holds;
 pub(crate) mod life;
 pub(crate) mod limit;
 pub(crate) mod list;
@@ -38,9 +40,13 @@ macro_rules! contract_suite {
                 attempts_count_and_are_forgotten, sweeping_removes_only_what_has_ended]
             change: [every_visible_change_is_announced, nothing_is_announced_that_did_not_happen,
                 nothing_follows_a_deletion, access_changes_are_announced]
+            collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,
+                a_claim_and_a_creation_have_one_winner]
             deployment: [epochs_grow_and_fence, settings_are_kept_and_the_first_one_wins, the_clock_answers,
                 sightings_are_replaced_as_a_whole]
             due: [active_is_the_rule_of_the_domain, full_adds_what_runs_and_the_oldest]
+            holds: [a_lease_counts_as_activity_until_it_ends, leases_are_listed_and_given_back,
+                a_workspace_may_have_its_own_mode]
             life: [a_new_workspace_is_what_was_asked_for, an_edit_changes_only_what_it_names,
                 the_table_of_wishes, asking_again_changes_nothing_but_counts_as_activity,
                 deleting_keeps_the_row_and_hides_it, history_is_newest_first_and_pages]
@@ -114,6 +120,8 @@ pub(crate) fn new_workspace(owner: UserId, name: &str, desired: Desired) -> NewW
         desired,
         standby_ttl_seconds: None,
         archive_ttl_seconds: None,
+        from_archive: None,
+        activity_mode: None,
     }
 }
 
@@ -152,7 +160,7 @@ impl Harness {
     pub(crate) async fn workspace(&self, owner: UserId, desired: Desired) -> Workspace {
         match self.create(new_workspace(owner, "work", desired), Limits::NONE).await {
             Created::Created(workspace) => *workspace,
-            Created::LimitReached(hit) => panic!("{hit:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

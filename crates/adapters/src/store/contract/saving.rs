@@ -11,7 +11,7 @@ use codehub_domain::{
 use futures::future::join_all;
 
 use super::{Harness, op_id, seconds_before, workspace_id};
-use crate::store::{Due, Saved, StoreError};
+use crate::store::{Due, GcClaim, Saved, StoreError};
 
 /// A status with something in every field.
 fn full(id: WorkspaceId, now: Timestamp) -> Status {
@@ -135,6 +135,7 @@ pub(crate) async fn a_stale_epoch_changes_nothing_anywhere(harness: &Harness) {
         assert_eq!(store.ttl_expire(epoch, &policy).await.unwrap(), []);
         let item = Item::Volume { workspace: made.id, generation: Generation(1) };
         assert!(!store.gc_sightings_replace(epoch, &[(item, now)].into()).await.unwrap());
+        assert_eq!(store.gc_claim(epoch, item).await.unwrap(), GcClaim::Fenced);
     }
     // Fenced comes before gone: a stale leader is told the one thing that matters.
     let mut missing = resting.clone();

@@ -15,6 +15,7 @@ mod attempts;
 mod controller;
 mod gc;
 mod history;
+mod holds;
 mod leader;
 mod lease;
 mod listen;
@@ -69,6 +70,8 @@ enum Lock {
     Leader = 3,
     /// Held by every serving process: shared where there is a bus between them, else alone.
     Presence = 4,
+    /// Held (for a transaction) while something is claimed for deletion, or about to become a home.
+    Claims = 5,
 }
 
 impl Lock {

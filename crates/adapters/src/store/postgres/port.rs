@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    activity::Hold,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -14,13 +15,13 @@ use codehub_domain::{
 };
 
 use super::{
-    PostgresStore, Result, access, ask, attempts, controller, gc, history as events, leader, recover,
+    PostgresStore, Result, access, ask, attempts, controller, gc, history as events, holds, leader, recover,
     replicas, sessions, settings, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Company, Created, Due, Edit, Expired, LeaderSeen, LeaseSeat, ListFilter,
-    NewWorkspace, Page, Presence, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved, Store, UserChange,
-    UserEdit, UserWithHash, timed,
+    Asked, Attempts, Changes, Company, Created, Due, Edit, Expired, GcClaim, LeaderSeen, LeaseSeat,
+    ListFilter, NewHold, NewWorkspace, Page, Presence, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved,
+    Store, UserChange, UserEdit, UserWithHash, timed,
 };
 
 #[async_trait]
@@ -104,6 +105,18 @@ impl Store for PostgresStore {
         timed("workspace_recover", recover::recover(self, id, wish, actor)).await
     }
 
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        timed("workspace_hold", holds::hold(self, id, new)).await
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        timed("workspace_release", holds::release(self, id, hold)).await
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        timed("workspace_holds", holds::running(self, id)).await
+    }
+
     async fn workspace_history(
         &self,
         id: WorkspaceId,
@@ -156,6 +169,10 @@ impl Store for PostgresStore {
 
     async fn gc_rows(&self) -> Result<Vec<GcRow>> {
         timed("gc_rows", gc::rows(self)).await
+    }
+
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        timed("gc_claim", gc::claim(self, epoch, item)).await
     }
 
     async fn gc_sightings(&self) -> Result<BTreeMap<Item, Timestamp>> {

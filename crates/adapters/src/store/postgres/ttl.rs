@@ -16,9 +16,9 @@ pub(super) const STANDBY: &str = "
     UPDATE workspaces
     SET desired_state = 'STANDBY', desired_changed_at = $1, updated_at = $1, revision = revision + 1
     WHERE (rests AND phase = 'RUNNING' AND standby_ttl_seconds IS NULL
-            AND $2 > 0 AND greatest(last_access_at, phase_changed_at) < $1 - $2 * 1000000 - $3)
+            AND $2 > 0 AND greatest(last_access_at, phase_changed_at, held_until) < $1 - $2 * 1000000 - $3)
         OR (rests AND phase = 'RUNNING' AND standby_ttl_seconds > 0
-            AND greatest(last_access_at, phase_changed_at) + standby_ttl_seconds * 1000000 < $1 - $3)
+            AND greatest(last_access_at, phase_changed_at, held_until) + standby_ttl_seconds * 1000000 < $1 - $3)
     RETURNING id, coalesce(standby_ttl_seconds, $2) AS ttl";
 
 pub(super) const ARCHIVE: &str = "
@@ -70,10 +70,10 @@ async fn note(write: &mut Write, now: i64, found: &PgRow, phase: Phase, to: Desi
 /// The four indexes, the oldest of each. $1 and $2 the deployment's TTLs, $3 the wait.
 pub(super) const NEXT: &str = "
     SELECT min(at) FROM (
-        SELECT min(greatest(last_access_at, phase_changed_at)) + $1 * 1000000 + $3 AS at FROM workspaces
+        SELECT min(greatest(last_access_at, phase_changed_at, held_until)) + $1 * 1000000 + $3 AS at FROM workspaces
         WHERE rests AND phase = 'RUNNING' AND standby_ttl_seconds IS NULL AND $1 > 0
         UNION ALL
-        SELECT min(greatest(last_access_at, phase_changed_at) + standby_ttl_seconds * 1000000) + $3
+        SELECT min(greatest(last_access_at, phase_changed_at, held_until) + standby_ttl_seconds * 1000000) + $3
         FROM workspaces WHERE rests AND phase = 'RUNNING' AND standby_ttl_seconds > 0
         UNION ALL
         SELECT min(phase_changed_at) + $2 * 1000000 FROM workspaces

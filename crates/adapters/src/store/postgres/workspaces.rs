@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use codehub_domain::{
     Phase, UserId, Workspace, WorkspaceId,
+    activity::ActivityMode,
     event::Actor,
+    gc::Item,
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
 };
 use sqlx::{PgConnection, Postgres, QueryBuilder, Row, types::Json};
 
 use super::{
-    Lock, PostgresStore, Result, history,
+    Lock, PostgresStore, Result, gc, history,
     row::{self, maybe_big, micros, workspace_columns},
     users,
     write::Write,
@@ -26,14 +28,21 @@ pub(super) async fn create(
     let mut write = store.write().await?;
     users::existing(&mut write, new.owner).await?;
     let now = write.now().await?;
+    let from_archive = new.from_archive;
     let workspace = values::created(new, row::time(now)?);
     if takes_a_place(workspace.status.phase, workspace.desired)
         && let Some(hit) = limit_hit(&mut write, workspace.id, workspace.owner, limits).await?
     {
         return Ok(Created::LimitReached(hit));
     }
+    if let Some(key) = from_archive
+        && gc::is_claimed(&mut write, Item::Archive(key)).await?
+    {
+        return Ok(Created::ArchiveGone);
+    }
     insert(write.connection(), &workspace).await?;
-    history::append(&mut write, workspace.id, now, &[values::created_entry(actor)]).await?;
+    let entry = values::created_entry(from_archive, actor);
+    history::append(&mut write, workspace.id, now, &[entry]).await?;
     write.commit().await?;
     Ok(Created::Created(Box::new(workspace)))
 }
@@ -44,7 +53,7 @@ async fn insert(connection: &mut PgConnection, workspace: &Workspace) -> Result<
         "INSERT INTO workspaces (",
         workspace_columns!(),
         ", name_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL, $12, $13, NULL, $14, $15,
-             $16, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, $17, NULL, '', '', $18, $19, $20, $21)"
+             $16, NULL, NULL, NULL, $23, NULL, NULL, 0, NULL, $17, NULL, '', '', $18, $19, $20, $22, NULL, $21)"
     ))
     .bind(workspace.id.as_uuid())
     .bind(workspace.owner.as_uuid())
@@ -67,6 +76,8 @@ async fn insert(connection: &mut PgConnection, workspace: &Workspace) -> Result<
     .bind(micros(workspace.updated_at))
     .bind(workspace.revision)
     .bind(workspace.name.to_lowercase())
+    .bind(workspace.activity_mode.map(ActivityMode::as_str))
+    .bind(status.archive_key.map(|key| key.to_string()))
     .execute(connection)
     .await?;
     Ok(())
@@ -202,7 +213,8 @@ pub(super) async fn edit(store: &PostgresStore, id: WorkspaceId, edit: Edit) -> 
     };
     sqlx::query(
         "UPDATE workspaces SET name = $2, name_key = $3, description = $4, memo = $5,
-             standby_ttl_seconds = $6, archive_ttl_seconds = $7, updated_at = $8, revision = $9
+             standby_ttl_seconds = $6, archive_ttl_seconds = $7, updated_at = $8, revision = $9,
+             activity_mode = $10
          WHERE id = $1",
     )
     .bind(id.as_uuid())
@@ -214,6 +226,7 @@ pub(super) async fn edit(store: &PostgresStore, id: WorkspaceId, edit: Edit) -> 
     .bind(maybe_big(after.archive_ttl_seconds))
     .bind(micros(after.updated_at))
     .bind(after.revision)
+    .bind(after.activity_mode.map(ActivityMode::as_str))
     .execute(write.connection())
     .await?;
     write.commit().await?;

@@ -1,6 +1,6 @@
 //! A write transaction. What it changes is told by the triggers when it commits.
 
-use codehub_domain::Epoch;
+use codehub_domain::{Epoch, UserId, WorkspaceId};
 use sqlx::{PgConnection, Postgres, Transaction};
 
 use super::{Lock, PostgresStore, Result};
@@ -42,6 +42,15 @@ impl Write {
         sqlx::query("SELECT pg_advisory_xact_lock($1, $2)")
             .bind(class)
             .bind(id)
+            .execute(self.connection())
+            .await?;
+        Ok(())
+    }
+
+    /// Tells a change of a workspace that none of its columns shows.
+    pub(super) async fn updated(&mut self, workspace: WorkspaceId, owner: UserId) -> Result<()> {
+        sqlx::query("SELECT pg_notify('ws_sse', $1)")
+            .bind(format!("{workspace} {owner}"))
             .execute(self.connection())
             .await?;
         Ok(())

@@ -4,21 +4,55 @@ use std::collections::BTreeMap;
 
 use codehub_domain::{
     Epoch, Timestamp,
-    gc::{GcRow, Item},
+    gc::{self, GcRow, Item},
 };
 
 use super::{
     Result, SqliteStore,
-    row::{self, micros},
+    row::{self, gc_rows, micros},
+    write::Write,
 };
+use crate::store::{CLAIM_KEPT_MICROS, GcClaim, values};
 
 pub(super) async fn rows(store: &SqliteStore) -> Result<Vec<GcRow>> {
-    let rows = sqlx::query(
-        "SELECT id, phase, operation, deleted_at, home_ctx, archive_key, op_id FROM workspaces ORDER BY id",
-    )
-    .fetch_all(&store.readers)
-    .await?;
+    let rows = sqlx::query(concat!(gc_rows!(), " ORDER BY id")).fetch_all(&store.readers).await?;
     rows.iter().map(row::gc_row).collect()
+}
+
+pub(super) async fn claim(store: &SqliteStore, epoch: Epoch, item: Item) -> Result<GcClaim> {
+    let mut write = store.write().await?;
+    if !write.leads(epoch).await? {
+        return Ok(GcClaim::Fenced);
+    }
+    let (workspace, archive) = values::may_refer(item);
+    let rows = sqlx::query(concat!(gc_rows!(), " WHERE id = ?1 OR archive_key = ?2"))
+        .bind(workspace.to_string())
+        .bind(archive)
+        .fetch_all(write.connection())
+        .await?;
+    for found in &rows {
+        if gc::refers(&row::gc_row(found)?, item) {
+            return Ok(GcClaim::InUse);
+        }
+    }
+    sqlx::query(
+        "INSERT INTO gc_claims (item, claimed_at) VALUES (?1, ?2)
+         ON CONFLICT (item) DO UPDATE SET claimed_at = excluded.claimed_at",
+    )
+    .bind(item.to_string())
+    .bind(write.now)
+    .execute(write.connection())
+    .await?;
+    write.commit().await?;
+    Ok(GcClaim::Claimed)
+}
+
+pub(super) async fn is_claimed(write: &mut Write, item: Item) -> Result<bool> {
+    let found = sqlx::query("SELECT 1 FROM gc_claims WHERE item = ?1")
+        .bind(item.to_string())
+        .fetch_optional(write.connection())
+        .await?;
+    Ok(found.is_some())
 }
 
 pub(super) async fn sightings(store: &SqliteStore) -> Result<BTreeMap<Item, Timestamp>> {
@@ -43,6 +77,12 @@ pub(super) async fn replace(
             .execute(write.connection())
             .await?;
     }
+    sqlx::query(
+        "DELETE FROM gc_claims WHERE claimed_at < ?1 AND item NOT IN (SELECT item FROM gc_sightings)",
+    )
+    .bind(write.now.saturating_sub(CLAIM_KEPT_MICROS))
+    .execute(write.connection())
+    .await?;
     write.commit().await?;
     Ok(true)
 }

@@ -12,12 +12,16 @@ use super::{MigrationStatus, Result, options};
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// Another process may be doing the same at this moment. Each migration is one transaction, so whoever
-/// comes second fails on what is already there, and finds it done when looking again.
+/// comes second fails on what is already there, and finds it done when looking again; the two may meet
+/// once at each.
 pub(super) async fn run(writer: &SqlitePool) -> Result<()> {
-    match MIGRATIONS.run(writer).await {
-        Err(MigrateError::ExecuteMigration(..)) => Ok(MIGRATIONS.run(writer).await?),
-        other => Ok(other?),
+    for _ in MIGRATIONS.iter() {
+        match MIGRATIONS.run(writer).await {
+            Err(MigrateError::ExecuteMigration(..)) => {}
+            other => return Ok(other?),
+        }
     }
+    Ok(MIGRATIONS.run(writer).await?)
 }
 
 pub(super) async fn status(path: &Path) -> Result<MigrationStatus> {

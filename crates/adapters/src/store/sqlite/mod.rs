@@ -14,6 +14,7 @@ mod attempts;
 mod controller;
 mod gc;
 mod history;
+mod holds;
 mod leader;
 mod migrate;
 mod port;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    activity::Hold,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -14,12 +15,13 @@ use codehub_domain::{
 };
 
 use super::{
-    Result, SqliteStore, access, ask, attempts, controller, gc, history as events, leader, recover, replicas,
-    sessions, settings, tokens, ttl, users, workspaces,
+    Result, SqliteStore, access, ask, attempts, controller, gc, history as events, holds, leader, recover,
+    replicas, row::micros, sessions, settings, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, LeaderSeen, ListFilter, NewWorkspace, Page,
-    Reading, Recovered, ReplicaNote, ReplicaSeen, Saved, Store, UserChange, UserEdit, UserWithHash, timed,
+    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, LeaderSeen, ListFilter, NewHold,
+    NewWorkspace, Page, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved, Store, UserChange, UserEdit,
+    UserWithHash, timed,
 };
 
 #[async_trait]
@@ -95,6 +97,22 @@ impl Store for SqliteStore {
         timed("workspace_recover", recover::recover(self, id, wish, actor)).await
     }
 
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        timed("workspace_hold", holds::hold(self, id, new)).await
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        timed("workspace_release", holds::release(self, id, hold)).await
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        timed("workspace_holds", async {
+            let now = micros(self.clock().await?);
+            holds::running(&mut *self.readers.acquire().await?, id, now).await
+        })
+        .await
+    }
+
     async fn workspace_history(
         &self,
         id: WorkspaceId,
@@ -159,6 +177,10 @@ impl Store for SqliteStore {
         sightings: &BTreeMap<Item, Timestamp>,
     ) -> Result<bool> {
         timed("gc_sightings_replace", gc::replace(self, epoch, sightings)).await
+    }
+
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        timed("gc_claim", gc::claim(self, epoch, item)).await
     }
 
     async fn user_create(

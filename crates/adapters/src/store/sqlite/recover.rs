@@ -3,10 +3,10 @@
 use codehub_domain::{
     WorkspaceId,
     event::Actor,
-    recovery::{self, Recovery},
+    recovery::{self, Recovery, RecoveryRefusal},
 };
 
-use super::{Result, SqliteStore, StoreError, controller, history, workspaces};
+use super::{Result, SqliteStore, StoreError, controller, gc, history, workspaces};
 use crate::store::{Recovered, belongs_to, values};
 
 pub(super) async fn recover(
@@ -28,6 +28,11 @@ pub(super) async fn recover(
         Ok(next) => next,
         Err(refusal) => return Ok(Recovered::Refused(refusal)),
     };
+    if let Some(home) = recovery::relies_on(id, &next)
+        && gc::is_claimed(&mut write, home).await?
+    {
+        return Ok(Recovered::Refused(RecoveryRefusal::BeingDeleted));
+    }
     if !controller::update_status(&mut write, None, &before, &next).await? {
         return Err(StoreError::Failed(format!("workspace {id} changed inside a transaction")));
     }

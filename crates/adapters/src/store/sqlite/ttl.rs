@@ -16,9 +16,9 @@ pub(super) const STANDBY: &str = "
     SET desired_state = 'STANDBY', desired_changed_at = ?1, updated_at = ?1, revision = revision + 1
     WHERE (SELECT epoch FROM leader) = ?4 AND (
         (rests = 1 AND phase = 'RUNNING' AND standby_ttl_seconds IS NULL
-            AND ?2 > 0 AND max(last_access_at, phase_changed_at) < ?1 - ?2 * 1000000 - ?3)
+            AND ?2 > 0 AND max(last_access_at, phase_changed_at, coalesce(held_until, 0)) < ?1 - ?2 * 1000000 - ?3)
         OR (rests = 1 AND phase = 'RUNNING' AND standby_ttl_seconds > 0
-            AND max(last_access_at, phase_changed_at) + standby_ttl_seconds * 1000000 < ?1 - ?3)
+            AND max(last_access_at, phase_changed_at, coalesce(held_until, 0)) + standby_ttl_seconds * 1000000 < ?1 - ?3)
     )
     RETURNING id, owner_user_id, coalesce(standby_ttl_seconds, ?2) AS ttl";
 
@@ -77,10 +77,10 @@ async fn note(write: &mut Write, found: &SqliteRow, phase: Phase, to: Desired) -
 /// The four indexes, the oldest of each. ?1 and ?2 the deployment's TTLs, ?3 the wait.
 pub(super) const NEXT: &str = "
     SELECT min(at) FROM (
-        SELECT min(max(last_access_at, phase_changed_at)) + ?1 * 1000000 + ?3 AS at FROM workspaces
+        SELECT min(max(last_access_at, phase_changed_at, coalesce(held_until, 0))) + ?1 * 1000000 + ?3 AS at FROM workspaces
         WHERE rests = 1 AND phase = 'RUNNING' AND standby_ttl_seconds IS NULL AND ?1 > 0
         UNION ALL
-        SELECT min(max(last_access_at, phase_changed_at) + standby_ttl_seconds * 1000000) + ?3
+        SELECT min(max(last_access_at, phase_changed_at, coalesce(held_until, 0)) + standby_ttl_seconds * 1000000) + ?3
         FROM workspaces WHERE rests = 1 AND phase = 'RUNNING' AND standby_ttl_seconds > 0
         UNION ALL
         SELECT min(phase_changed_at) + ?2 * 1000000 FROM workspaces

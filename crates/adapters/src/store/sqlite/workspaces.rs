@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use codehub_domain::{
     Phase, UserId, Workspace, WorkspaceId,
+    activity::ActivityMode,
     event::Actor,
+    gc::Item,
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
 };
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
 
 use super::{
-    Result, SqliteStore, history,
+    Result, SqliteStore, gc, history,
     row::{self, micros, to_json, workspace_columns},
     users,
 };
@@ -25,14 +27,20 @@ pub(super) async fn create(
     let mut write = store.write().await?;
     users::existing(&mut write, new.owner).await?;
     let now = row::time(write.now)?;
+    let from_archive = new.from_archive;
     let workspace = values::created(new, now);
     if takes_a_place(workspace.status.phase, workspace.desired)
         && let Some(hit) = limit_hit(write.connection(), workspace.id, workspace.owner, limits).await?
     {
         return Ok(Created::LimitReached(hit));
     }
+    if let Some(key) = from_archive
+        && gc::is_claimed(&mut write, Item::Archive(key)).await?
+    {
+        return Ok(Created::ArchiveGone);
+    }
     insert(write.connection(), &workspace).await?;
-    history::append(&mut write, workspace.id, &[values::created_entry(actor)]).await?;
+    history::append(&mut write, workspace.id, &[values::created_entry(from_archive, actor)]).await?;
     write.updated(workspace.id, workspace.owner);
     write.wake();
     write.commit().await?;
@@ -45,7 +53,7 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
         "INSERT INTO workspaces (",
         workspace_columns!(),
         ", name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, NULL, ?12, ?13, NULL, ?14, ?15,
-             ?16, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, ?17, NULL, '', '', ?18, ?19, ?20, ?21)"
+             ?16, NULL, NULL, NULL, ?23, NULL, NULL, 0, NULL, ?17, NULL, '', '', ?18, ?19, ?20, ?22, NULL, ?21)"
     ))
     .bind(workspace.id.to_string())
     .bind(workspace.owner.to_string())
@@ -68,6 +76,8 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
     .bind(micros(workspace.updated_at))
     .bind(workspace.revision)
     .bind(workspace.name.to_lowercase())
+    .bind(workspace.activity_mode.map(ActivityMode::as_str))
+    .bind(status.archive_key.map(|key| key.to_string()))
     .execute(connection)
     .await?;
     Ok(())
@@ -182,7 +192,8 @@ pub(super) async fn edit(store: &SqliteStore, id: WorkspaceId, edit: Edit) -> Re
     };
     sqlx::query(
         "UPDATE workspaces SET name = ?2, name_key = ?3, description = ?4, memo = ?5,
-             standby_ttl_seconds = ?6, archive_ttl_seconds = ?7, updated_at = ?8, revision = ?9
+             standby_ttl_seconds = ?6, archive_ttl_seconds = ?7, updated_at = ?8, revision = ?9,
+             activity_mode = ?10
          WHERE id = ?1",
     )
     .bind(id.to_string())
@@ -194,6 +205,7 @@ pub(super) async fn edit(store: &SqliteStore, id: WorkspaceId, edit: Edit) -> Re
     .bind(after.archive_ttl_seconds)
     .bind(micros(after.updated_at))
     .bind(after.revision)
+    .bind(after.activity_mode.map(ActivityMode::as_str))
     .execute(write.connection())
     .await?;
     write.updated(id, after.owner);

@@ -52,6 +52,13 @@ impl Executor {
         cancel: &CancellationToken,
         working: &watch::Sender<Option<Instant>>,
     ) -> Outcome {
+        if let Some(at) = self.context.elsewhere(workspace) {
+            let here = self.context.backends.volumes.kind();
+            return action_failed(format!(
+                "the home lives on {at}, but this deployment now uses {here}: go back to {at}, archive the \
+                 workspace, and it can be restored here"
+            ));
+        }
         let places = match action {
             Action::StartInstance { .. } | Action::StopInstance | Action::CreateVolume { .. } => {
                 &self.instances

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 use codehub_adapters::store::{Due, Saved, StoreError};
 use codehub_domain::{
-    Epoch, Timestamp, Workspace, WorkspaceId,
+    Epoch, Operation, Status, Timestamp, Truth, Workspace, WorkspaceId,
     decide::{self, Decision, Inputs, Outcome},
     observed::Observed,
     plan::Action,
@@ -152,7 +152,7 @@ impl Controller {
         outcome: Option<(&Action, &Outcome)>,
         now: Timestamp,
     ) -> Result<bool, Stop> {
-        let decision = (self.context.decide)(&Inputs {
+        let mut decision = (self.context.decide)(&Inputs {
             workspace: &workspace,
             seen,
             outcome,
@@ -161,6 +161,7 @@ impl Controller {
             op_id: self.context.chance.op_id(),
             jitter: self.context.chance.jitter(),
         });
+        self.stamp(&workspace, &mut decision.status);
         let saves = changed(&workspace, &decision);
         if saves && !self.save(&mut workspace, &decision).await? {
             return Ok(true);
@@ -174,6 +175,20 @@ impl Controller {
             self.jobs.look(workspace.id, None);
         }
         Ok(saves)
+    }
+
+    /// Notes where the home and the instance live, when they come into being or go.
+    fn stamp(&self, before: &Workspace, next: &mut Status) {
+        let backends = &self.context.backends;
+        if next.home.truth != before.status.home.truth {
+            next.storage_backend = match next.home.truth {
+                Truth::Volume => backends.volumes.kind().into(),
+                Truth::None | Truth::Archive => String::new(),
+            };
+        }
+        if next.operation != before.status.operation && next.operation == Operation::Starting {
+            next.instance_backend = backends.instances.kind().into();
+        }
     }
 
     /// An action is under way: save how far it is, end it if it stands still.

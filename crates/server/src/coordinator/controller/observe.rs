@@ -63,6 +63,9 @@ pub(super) async fn survey(context: &Context, due: Due) -> Result<Survey, StoreE
     let found = workspaces
         .into_iter()
         .map(|workspace| {
+            if context.elsewhere(&workspace).is_some() {
+                return (workspace, Some(Observed::default()));
+            }
             let seen = Observed {
                 instance: instances
                     .as_ref()
@@ -87,7 +90,9 @@ pub(super) async fn look_at(context: &Context, id: WorkspaceId, after: Option<(A
     };
     let workspace: Result<Option<(Workspace, Timestamp)>, StoreError> = read.await;
     let mut seen = Observed::default();
-    if let Ok(Some((workspace, _))) = &workspace {
+    if let Ok(Some((workspace, _))) = &workspace
+        && context.elsewhere(workspace).is_none()
+    {
         let status = look(context, "instance", backends.instances.status(id)).await;
         seen.instance = status.map_or(Seen::Unknown, Seen::from);
         let scope = [(workspace.owner, id)];

@@ -102,6 +102,8 @@ impl Server {
             desired,
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
+            from_archive: None,
+            activity_mode: None,
         };
         let id = new.id;
         let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.user)).await.unwrap();

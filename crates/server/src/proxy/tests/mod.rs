@@ -3,6 +3,7 @@
 
 mod app;
 mod forward;
+mod idle;
 mod mounting;
 mod pages;
 mod policy;

@@ -12,6 +12,11 @@ async fn pages_speak_english_and_korean_under_a_strict_policy() {
     rig.gate.change(|view| (view.phase, view.desired) = (Phase::Standby, Desired::Standby));
     let english = rig.navigate(&["Accept-Language: en"]).await;
     let korean = rig.navigate(&["Accept-Language: ko-KR,ko;q=0.9,en;q=0.5"]).await;
+    let dark = rig.navigate(&["Cookie: theme=dark; lang=ko"]).await;
+    assert!(
+        dark.contains("<html lang=\"ko\" data-theme=\"dark\">"),
+        "what was chosen on the dashboard holds"
+    );
     assert!(english.contains("<html lang=\"en\">") && english.contains("Starting your workspace"));
     assert!(korean.contains("<html lang=\"ko\">") && korean.contains("워크스페이스를 시작하고 있습니다"));
     for page in [english, korean] {

@@ -88,6 +88,7 @@ fn the_phase_policy() {
         archive_key: None,
         progress: None,
         ide: crate::proxy::gate::ProxyIde::default(),
+        activity_mode: None,
     };
     let wait = Step::Wait;
     for (phase, operation, desired, person, program) in [
@@ -255,6 +256,8 @@ async fn pages_for_what_cannot_be_woken() {
     let stop = format!("action=\"/workspaces/{id}/stop\"");
     let start = format!("action=\"/workspaces/{id}/start\"");
     let recover = format!("action=\"/workspaces/{id}/recover\"");
+    // The field by which the dashboard's forms say where to come back to.
+    let back = format!("name=\"back\" value=\"/w/{id}/\"");
     type Edit = Box<dyn FnOnce(&mut View) + Send>;
     let cases: Vec<(Edit, Vec<&str>)> = vec![
         (
@@ -281,6 +284,7 @@ async fn pages_for_what_cannot_be_woken() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let page = rig.navigate(&[]).await;
         assert_eq!(status_of(&page), 502);
+        assert!(page.contains(&back), "{page}");
         for word in words {
             assert!(page.contains(word), "{word} not in {page}");
         }
@@ -297,7 +301,7 @@ async fn pages_for_what_cannot_be_woken() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let page = rig.navigate(&[]).await;
     assert_eq!(status_of(&page), 502);
-    assert!(page.contains(&stop) && page.contains("the &lt;other&gt;"), "{page}");
+    assert!(page.contains(&stop) && page.contains(&back) && page.contains("the &lt;other&gt;"), "{page}");
 }
 
 #[tokio::test]

@@ -266,6 +266,9 @@ fn the_language_is_the_better_liked_one() {
     ] {
         assert_eq!(Lang::of(&map(&[("accept-language", accept)])), expected, "{accept}");
     }
+    let chosen = |cookie| Lang::of(&map(&[("accept-language", "en"), ("cookie", cookie)]));
+    assert_eq!(chosen("a=b; lang=ko"), Lang::Ko, "what was chosen on the dashboard wins");
+    assert_eq!(chosen("lang=xx"), Lang::En);
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl FakeGate {
             archive_key: None,
             progress: None,
             ide: ProxyIde::default(),
+            activity_mode: None,
         };
         let sessions = HashMap::from([(SESSION.into(), owner()), (b"stranger-secret".to_vec(), stranger())]);
         Arc::new(Self {
@@ -167,11 +168,17 @@ pub(super) struct Options {
     pub(super) hold: Duration,
     pub(super) mode: ActivityMode,
     pub(super) trusted: Vec<std::net::IpAddr>,
+    pub(super) rules: crate::idle::Rules,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hold: Duration::from_secs(3), mode: ActivityMode::Traffic, trusted: Vec::new() }
+        Self {
+            hold: Duration::from_secs(3),
+            mode: ActivityMode::Traffic,
+            trusted: Vec::new(),
+            rules: crate::idle::Rules::default(),
+        }
     }
 }
 
@@ -188,6 +195,7 @@ impl Rig {
             wake_hold: options.hold,
             public_authority: "code.example.com".into(),
             trusted_proxies: options.trusted,
+            rules: Arc::new(options.rules),
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());

@@ -1,5 +1,7 @@
 //! Shut in by bubblewrap, where that works.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 async fn place(command: Vec<String>) -> Option<Place> {
@@ -77,4 +79,16 @@ async fn the_status_of_a_shut_in_program_is_told() {
     let runtime = place.runtime().await;
     runtime.start(&place.spec(1)).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "exited with code 4");
+}
+
+#[tokio::test]
+async fn a_program_below_tmp_is_there_inside() {
+    let elsewhere = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    let script = elsewhere.path().join("program");
+    fs::write(&script, "#!/bin/sh\nexit 7\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let Some(place) = place(vec![script.to_str().unwrap().to_owned()]).await else { return };
+    let runtime = place.runtime().await;
+    runtime.start(&place.spec(1)).await.unwrap();
+    assert_eq!(place.ended(&runtime).await, "exited with code 7");
 }

@@ -16,7 +16,7 @@ pub(super) async fn with_workspace(store: &PostgresStore, desired: Desired) -> c
     let new = new_workspace(user, "work", desired);
     match store.workspace_create(new, Limits::NONE, Actor::Operator).await.unwrap() {
         Created::Created(workspace) => *workspace,
-        Created::LimitReached(hit) => panic!("{hit:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) async fn with_workspace(store: &SqliteStore) -> codehub_domain::Works
     let new = new_workspace(user, "work", Desired::Running);
     match store.workspace_create(new, Limits::NONE, Actor::Operator).await.unwrap() {
         Created::Created(workspace) => *workspace,
-        Created::LimitReached(hit) => panic!("{hit:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

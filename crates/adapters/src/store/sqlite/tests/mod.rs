@@ -23,7 +23,8 @@ const TIMES: &[&str] = &[
          last_access_at = last_access_at - ?1, observed_at = observed_at - ?1,
          phase_changed_at = phase_changed_at - ?1, op_started_at = op_started_at - ?1,
          op_moved_at = op_moved_at - ?1, next_retry_at = next_retry_at - ?1, created_at = created_at - ?1,
-         updated_at = updated_at - ?1",
+         updated_at = updated_at - ?1, held_until = held_until - ?1",
+    "UPDATE workspace_holds SET created_at = created_at - ?1, until = until - ?1",
     "UPDATE workspace_events SET at = at - ?1",
     "UPDATE gc_sightings SET first_seen = first_seen - ?1",
 ];

@@ -1,0 +1,23 @@
+//! What keeps a workspace awake besides traffic: the mode in which it is told, and leases.
+
+use crate::{HoldId, Timestamp, UserId, workspace::named_enum};
+
+named_enum! {
+    /// What counts as being in use.
+    ActivityMode, "activity mode" {
+        /// Somebody or something works in it.
+        Traffic => "traffic",
+        /// A WebSocket is open.
+        Connections => "connections",
+    }
+}
+
+/// A keep-awake lease: counts as activity until it ends or is given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    pub id: HoldId,
+    pub by: UserId,
+    pub reason: String,
+    pub created_at: Timestamp,
+    pub until: Timestamp,
+}

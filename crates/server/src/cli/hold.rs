@@ -1,0 +1,95 @@
+//! `codehub hold 2h -- make test`: keeps a workspace awake while a command runs, or for a while.
+//!
+//! A client of the API and nothing more: it needs `CODEHUB_URL`, `CODEHUB_TOKEN` and the workspace. The
+//! lease is given back when the command ends, and ends by itself where that cannot be said any more.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// For how long at most: 30m, 2h
+    #[arg(value_name = "DURATION")]
+    time: String,
+    /// The workspace's id
+    #[arg(long, env = "CODEHUB_WORKSPACE")]
+    workspace: String,
+    /// Where the server is: http://127.0.0.1:8080
+    #[arg(long, env = "CODEHUB_URL")]
+    url: String,
+    /// An API token of the workspace's owner
+    #[arg(long, env = "CODEHUB_TOKEN", hide_env_values = true)]
+    token: String,
+    /// Shown beside the lease; the command unless said
+    #[arg(long)]
+    reason: Option<String>,
+    /// Run this, and give the lease back when it has ended
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+pub(super) async fn run(options: Options) -> anyhow::Result<ExitCode> {
+    let seconds = crate::config::parse_duration(&options.time)
+        .with_context(|| format!("{:?} is no duration: write 30m, 2h", options.time))?
+        .as_secs();
+    let reason = options.reason.clone().unwrap_or_else(|| options.command.join(" "));
+    let reason: String = reason.chars().filter(|c| !c.is_control()).take(200).collect();
+    let leases = format!("/api/v1/workspaces/{}/keepalive", options.workspace);
+    let body = json!({ "seconds": seconds, "reason": reason });
+    let lease = call(&options, Method::POST, &leases, Some(body)).await?;
+    let text = |key: &str| lease.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    eprintln!("codehub: kept awake until {}", text("until"));
+    let Some((program, arguments)) = options.command.split_first() else {
+        println!("{}", text("id"));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let ended = tokio::process::Command::new(program).args(arguments).status().await;
+    let given_back = call(&options, Method::DELETE, &format!("{leases}/{}", text("id")), None).await;
+    if let Err(error) = given_back {
+        eprintln!("codehub: the lease was not given back and ends by itself: {error:#}");
+    }
+    let status = ended.with_context(|| format!("{program} cannot be run"))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+async fn call(options: &Options, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+    let Some(rest) = options.url.trim_end_matches('/').strip_prefix("http://") else {
+        bail!("CODEHUB_URL must begin with http://: inside a deployment, that is how the server is reached");
+    };
+    let (host, prefix) =
+        rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
+    let address = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("{prefix}{path}"))
+        .header(header::HOST, host)
+        .header(header::AUTHORIZATION, format!("Bearer {}", options.token))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(body.map(|body| Bytes::from(body.to_string())).unwrap_or_default()))?;
+    let exchange = async {
+        let stream = tokio::net::TcpStream::connect(&address).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await?;
+        let status = answer.status();
+        anyhow::Ok((status, answer.into_body().collect().await?.to_bytes()))
+    };
+    let (status, bytes) = tokio::time::timeout(ANSWER_WITHIN, exchange)
+        .await
+        .context("no answer in time")?
+        .with_context(|| format!("{} cannot be reached", options.url))?;
+    let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    if status == StatusCode::NO_CONTENT || status.is_success() {
+        return Ok(answer);
+    }
+    let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason was given");
+    bail!("the server refused ({status}): {message}")
+}

@@ -1,0 +1,117 @@
+//! `/account`: one's own password.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    response::Response,
+    routing::{get, post},
+};
+use codehub_adapters::store::{UserChange, UserEdit};
+use http::{HeaderMap, StatusCode};
+use maud::html;
+use serde::Deserialize;
+
+use super::{
+    components::Field,
+    error::{Result, WebError},
+    flash::Plain,
+    forms::{Problem, Wrong},
+    i18n::words,
+    layout::{Page, Place},
+    login::with_session,
+    view::{ClientAddress, Form, Me, View, see_other_saying},
+};
+use crate::{
+    app::App,
+    auth::{
+        login::{self, LoginError},
+        rules,
+    },
+};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/account", get(show)).route("/account/password", post(change))
+}
+
+async fn show(me: Me) -> Response {
+    page(&me, &[], None).respond(&me.view)
+}
+
+fn page(me: &Me, wrong: &[Wrong], said: Option<String>) -> Page {
+    let (view, t): (&View, _) = (&me.view, me.view.t);
+    let body = html! {
+        div.page-head { h1 { (t.account) } }
+        section.card.narrow {
+            dl.facts {
+                dt { (t.username) } dd data-testid="my-name" { (me.user().username) }
+                dt { (t.role) } dd { (words::role(view.lang, me.user().role)) }
+            }
+        }
+        section.card.narrow {
+            h2 { (t.change_password) }
+            @if let Some(said) = said { p.flash.bad role="alert" { (said) } }
+            form.stack method="post" action="/account/password" data-testid="password-form" {
+                // For password managers: whose password this is.
+                input type="text" name="username" value=(me.user().username) autocomplete="username" hidden readonly;
+                (Field::password("current", t.current_password, "current-password").render(view, wrong))
+                (Field { hint: Some(t.password_hint), ..Field::password("password", t.new_password, "new-password") }.render(view, wrong))
+                (Field::password("password_again", t.password_again, "new-password").render(view, wrong))
+                div.actions { button.primary type="submit" data-testid="change-password" { (t.change_password) } }
+            }
+        }
+    };
+    Page::new(t.account, Place::Account, body)
+}
+
+#[derive(Deserialize)]
+struct Change {
+    current: String,
+    password: String,
+    password_again: String,
+}
+
+async fn change(
+    State(app): State<Arc<App>>,
+    me: Me,
+    ClientAddress(address): ClientAddress,
+    headers: HeaderMap,
+    Form(form): Form<Change>,
+) -> Result<Response> {
+    let mut wrong = Vec::new();
+    if rules::password(&form.password).is_err() {
+        wrong.push(Problem::PasswordRule.of("password"));
+    } else if form.password != form.password_again {
+        wrong.push(Problem::PasswordsDiffer.of("password_again"));
+    }
+    if !wrong.is_empty() {
+        return Ok(page(&me, &wrong, None).respond_with(&me.view, StatusCode::BAD_REQUEST));
+    }
+    // Counted like a sign-in. The session this opens ends with all the others below.
+    match login::login(&app, &me.user().username, &form.current, address, &headers).await {
+        Ok(_) => {}
+        Err(LoginError::Wrong) => {
+            let wrong = [Problem::PasswordWrong.of("current")];
+            return Ok(page(&me, &wrong, None).respond_with(&me.view, StatusCode::BAD_REQUEST));
+        }
+        Err(LoginError::TooMany { retry_after }) => {
+            let said = words::retry_in(me.view.lang, retry_after);
+            return Ok(page(&me, &[], Some(said)).respond_with(&me.view, StatusCode::TOO_MANY_REQUESTS));
+        }
+        Err(LoginError::Store(error)) => return Err(error.into()),
+        Err(LoginError::Hash(error)) => return Err(error.into()),
+    }
+    let edit =
+        UserEdit { password_hash: Some(app.passwords.hash(&form.password).await?), ..UserEdit::default() };
+    match app.store().user_edit(me.user().id, edit).await? {
+        UserChange::Done(user) => {
+            let session = login::open_session(&app, user).await?;
+            Ok(with_session(&app, see_other_saying(&app, "/account", Plain::PasswordChanged), &session))
+        }
+        UserChange::NotFound
+        | UserChange::NameTaken
+        | UserChange::LastAdmin
+        | UserChange::OwnsWorkspaces(_) => Err(WebError::NotFound),
+    }
+}

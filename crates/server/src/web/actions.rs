@@ -1,0 +1,155 @@
+//! The buttons: start, stop, archive, recover, delete. Each is a form that is answered with "look
+//! there", and a refusal is a sentence on the page one comes back to.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    response::Response,
+    routing::{get, post},
+};
+use codehub_domain::{ArchiveKey, Desired, Workspace, WorkspaceId, recovery::Recovery};
+use maud::html;
+use serde::Deserialize;
+
+use super::{
+    components::Confirm,
+    error::Result,
+    flash::{Flash, Plain},
+    forms,
+    layout::{Page, Place},
+    view::{Form, Me, PathId, see_other_saying},
+};
+use crate::{
+    app::App,
+    service::{self, Access, Denied},
+};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/workspaces/{id}/start", post(start))
+        .route("/workspaces/{id}/stop", post(stop))
+        .route("/workspaces/{id}/archive", post(archive))
+        .route("/workspaces/{id}/recover", post(recover))
+        .route("/workspaces/{id}/delete", get(confirm_delete).post(delete))
+}
+
+/// Where to come back to, if it is one of our pages.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Back {
+    back: String,
+}
+
+impl Back {
+    fn path(&self) -> &str {
+        forms::local_path(&self.back).unwrap_or("/")
+    }
+}
+
+type Posted = (State<Arc<App>>, Me, PathId<WorkspaceId>, Form<Back>);
+
+async fn start((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
+    let asked = ask(&app, &me, id, Desired::Running, "start asked for").await;
+    answer(&app, &back, asked, Plain::Starting)
+}
+
+async fn stop((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
+    let asked = ask(&app, &me, id, Desired::Standby, "stop asked for").await;
+    answer(&app, &back, asked, Plain::Stopping)
+}
+
+async fn archive((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
+    let asked = ask(&app, &me, id, Desired::Archived, "archiving asked for").await;
+    answer(&app, &back, asked, Plain::Archiving)
+}
+
+async fn ask(
+    app: &App,
+    me: &Me,
+    id: WorkspaceId,
+    wish: Desired,
+    why: &str,
+) -> std::result::Result<Workspace, Denied> {
+    service::find(app, me.user(), id, service::access_for(wish)).await?;
+    service::ask(app, id, wish, me.actor(), why).await
+}
+
+fn answer(
+    app: &App,
+    back: &Back,
+    asked: std::result::Result<Workspace, Denied>,
+    done: Plain,
+) -> Result<Response> {
+    let flash = match asked {
+        Ok(_) => done.into(),
+        Err(denied) => Flash::of_refusal(denied)?,
+    };
+    Ok(see_other_saying(app, back.path(), flash))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecoverForm {
+    /// Where to come back to, if not to the workspace's own page.
+    back: String,
+    restore_from: String,
+    /// A ticked box sends `yes`.
+    accept_data_loss: String,
+}
+
+async fn recover(
+    State(app): State<Arc<App>>,
+    me: Me,
+    PathId(id): PathId<WorkspaceId>,
+    Form(form): Form<RecoverForm>,
+) -> Result<Response> {
+    service::find(&app, me.user(), id, Access::Manage).await?;
+    let own = format!("/workspaces/{id}");
+    let there = forms::local_path(&form.back).unwrap_or(&own);
+    let restore_from = match form.restore_from.as_str() {
+        "" => None,
+        key => match key.parse::<ArchiveKey>() {
+            Ok(key) => Some(key),
+            Err(_) => return Ok(see_other_saying(&app, there, Plain::NoSuchArchive)),
+        },
+    };
+    let wish = Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes" };
+    let flash = match service::recover(&app, id, wish, me.actor()).await {
+        Ok(_) => Plain::Recovering.into(),
+        Err(denied) => Flash::of_refusal(denied)?,
+    };
+    Ok(see_other_saying(&app, there, flash))
+}
+
+async fn confirm_delete(
+    State(app): State<Arc<App>>,
+    me: Me,
+    PathId(id): PathId<WorkspaceId>,
+) -> Result<Response> {
+    let workspace = service::find(&app, me.user(), id, Access::Manage).await?;
+    let (view, t) = (&me.view, me.view.t);
+    let confirm = Confirm {
+        title: t.delete_title.to_owned(),
+        text: html! {
+            p { strong.break { (workspace.name) } }
+            p { (t.delete_text) }
+        },
+        action: format!("/workspaces/{id}/delete"),
+        yes: t.delete_for_good,
+        no_href: format!("/workspaces/{id}"),
+        hidden: &[],
+    };
+    Ok(Page::new(t.delete_title, Place::Workspaces, confirm.render(view)).respond(view))
+}
+
+async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
+    match ask(&app, &me, id, Desired::Deleted, "deleted").await {
+        Ok(_) => Ok(see_other_saying(&app, "/", Plain::Deleted)),
+        Err(denied) => {
+            let flash = Flash::of_refusal(denied)?;
+            Ok(see_other_saying(&app, &format!("/workspaces/{id}"), flash))
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! `/workspaces/{id}`: everything about one workspace. The parts that change by themselves are marked
+//! `data-part`; live updates fetch `/workspaces/{id}/live` and swap those that differ.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::State,
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use codehub_adapters::{archive::ListedArchive, store::is_active};
+use codehub_domain::{
+    Operation, UserId, Workspace, WorkspaceId, condition::Condition, event::HistoryEntry, ttl::TtlPolicy,
+    user::User,
+};
+use maud::{Markup, html};
+
+use super::{
+    components::moment,
+    error::Result,
+    i18n::{history, words},
+    icons,
+    layout::{Page, Place},
+    logs, recover, row,
+    view::{Me, PathId, View},
+};
+use crate::{
+    app::App,
+    service::{self, Access},
+};
+
+const HISTORY: u32 = 20;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/workspaces/{id}", get(show)).route("/workspaces/{id}/live", get(live))
+}
+
+/// A workspace with what belongs to it.
+pub(super) struct Detail {
+    pub(super) workspace: Workspace,
+    pub(super) owner: String,
+    /// Newest first; `None` when they cannot be listed now.
+    pub(super) archives: Option<Vec<ListedArchive>>,
+    pub(super) history: Vec<HistoryEntry>,
+    pub(super) people: HashMap<UserId, User>,
+    pub(super) policy: TtlPolicy,
+}
+
+async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
+    let workspace = service::find(app, me.user(), id, Access::Manage).await?;
+    let archives = match app.backends.archives.list_of(id).await {
+        Ok(mut archives) => {
+            archives.retain(|archive| archive.complete);
+            // Operation ids grow with time.
+            archives.sort_unstable_by_key(|archive| std::cmp::Reverse(archive.key.op));
+            Some(archives)
+        }
+        Err(error) => {
+            tracing::warn!(workspace = %id, %error, "archives cannot be listed for a page");
+            None
+        }
+    };
+    let history = app.store().workspace_history(id, None, HISTORY).await?.items;
+    let mut ids: Vec<UserId> = history.iter().filter_map(|entry| user_of(&entry.actor)).collect();
+    ids.push(workspace.owner);
+    ids.sort_unstable();
+    ids.dedup();
+    let people = app.store().users_get(&ids).await?;
+    let owner = people.get(&workspace.owner).map(|user| user.username.clone()).unwrap_or_default();
+    Ok(Detail { workspace, owner, archives, history, people, policy: app.config.ttl_policy() })
+}
+
+fn user_of(actor: &str) -> Option<UserId> {
+    actor.strip_prefix("user:").or_else(|| actor.strip_prefix("wake:"))?.parse().ok()
+}
+
+async fn show(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
+    let detail = load(&app, &me, id).await?;
+    let tail = logs::tail(&app, id).await;
+    let body = html! {
+        (parts(&me, &detail))
+        (logs::panel(&me.view, id, &tail))
+    };
+    let page = Page::new(detail.workspace.name.clone(), Place::Workspaces, body);
+    Ok(page.refreshing(is_active(&detail.workspace)).respond(&me.view))
+}
+
+/// The parts alone. 404 once it is gone.
+async fn live(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
+    let detail = load(&app, &me, id).await?;
+    Ok(Html(parts(&me, &detail).into_string()).into_response())
+}
+
+pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
+    let view = &me.view;
+    html! {
+        div #detail data-testid="detail" data-id=(detail.workspace.id) data-version=(detail.workspace.updated_at)
+            data-phase=(detail.workspace.status.phase) data-operation=(detail.workspace.status.operation)
+            data-name=(detail.workspace.name) data-label=(row::label(view, &detail.workspace))
+            data-busy[is_active(&detail.workspace)] data-poll[detail.workspace.owner != me.user().id] {
+            (head(me, detail))
+            (recover::panel(me, detail))
+            div.columns {
+                div.main-column {
+                    (conditions(view, &detail.workspace))
+                    (past(view, detail))
+                }
+                div.side-column {
+                    (facts(view, detail))
+                    (archives(view, detail))
+                }
+            }
+        }
+    }
+}
+
+fn head(me: &Me, detail: &Detail) -> Markup {
+    let (view, t, ws) = (&me.view, me.view.t, &detail.workspace);
+    html! {
+        section #part-head data-part .detail-head {
+            p.crumb { a href="/" { (icons::back()) (t.workspaces) } }
+            h1.break data-testid="workspace-name" { (ws.name) }
+            @if !ws.description.is_empty() { p.description { (ws.description) } }
+            div.status-card data-testid="status" {
+                div {
+                    (row::state(view, ws, &detail.policy, false))
+                    @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
+                }
+                div.ws-actions {
+                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), true))
+                }
+            }
+        }
+    }
+}
+
+fn facts(view: &View, detail: &Detail) -> Markup {
+    let (t, ws) = (view.t, &detail.workspace);
+    let ttl = |own: Option<u32>, default: u32| match own {
+        None => words::default_ttl(view.lang, default),
+        Some(0) => t.never.to_owned(),
+        Some(seconds) => words::span(view.lang, seconds.into()),
+    };
+    html! {
+        section #part-facts data-part .card {
+            h2 { (t.about) }
+            dl.facts {
+                dt { (t.owner) } dd { (detail.owner) }
+                dt { (t.wanted) } dd data-testid="desired" { (words::desired(view.lang, ws.desired)) }
+                dt { (t.created) } dd { (moment(view, ws.created_at)) }
+                dt { (t.last_used) } dd { (moment(view, ws.last_access_at)) }
+                dt { (t.state_since) } dd { (moment(view, ws.status.phase_changed_at)) }
+                dt { (t.sleeps_after) } dd { (ttl(ws.standby_ttl_seconds, detail.policy.standby_seconds)) }
+                dt { (t.archived_after) } dd { (ttl(ws.archive_ttl_seconds, detail.policy.archive_seconds)) }
+                @if !ws.status.instance_backend.is_empty() {
+                    dt { (t.runs_in) } dd { code { (ws.status.instance_backend) } }
+                }
+                @if ws.status.instance_backend != "process" && !ws.status.instance_backend.is_empty() {
+                    dt { (t.image) } dd.break { code { (ws.image_ref) } }
+                }
+                dt { (t.id) } dd.break { code data-testid="workspace-id" { (ws.id) } }
+            }
+            @if !ws.memo.is_empty() {
+                h3 { (t.memo) }
+                p.memo data-testid="memo" { (ws.memo) }
+            }
+        }
+    }
+}
+
+fn conditions(view: &View, ws: &Workspace) -> Markup {
+    let (t, all) = (view.t, &ws.status.conditions);
+    let table = [
+        ("storage.volume_ready", t.volume_ready, &all.volume_ready),
+        ("storage.archive_ready", t.archive_ready, &all.archive_ready),
+        ("infra.container_ready", t.container_ready, &all.container_ready),
+        ("policy.healthy", t.healthy, &all.healthy),
+    ];
+    let line = |name: &str, text: &str, condition: &Condition| {
+        html! {
+            tr data-testid="condition" data-condition=(name) data-status=(if condition.status { "True" } else { "False" }) {
+                th scope="row" { (text) br; code.quiet { (name) } }
+                td data-label=(t.status) {
+                    @if condition.status {
+                        span.yes { (icons::check()) (t.yes) }
+                    } @else {
+                        span.no.bad[name == "policy.healthy"] { (icons::cross()) (t.no) }
+                    }
+                }
+                td data-label=(t.reason) {
+                    code { (condition.reason) }
+                    @if !condition.message.is_empty() { p.quiet.break { (condition.message) } }
+                }
+                td data-label=(t.since) { (moment(view, condition.last_transition_time)) }
+            }
+        }
+    };
+    html! {
+        section #part-conditions data-part .card {
+            h2 { (t.conditions) }
+            @if table.iter().all(|(_, _, condition)| condition.is_none()) {
+                p.quiet { (t.nothing_observed) }
+            } @else {
+                table.stacking {
+                    thead { tr { th scope="col" { (t.condition) } th scope="col" { (t.status) } th scope="col" { (t.reason) } th scope="col" { (t.since) } } }
+                    tbody {
+                        @for (name, text, condition) in table {
+                            @if let Some(condition) = condition { (line(name, text, condition)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn archives(view: &View, detail: &Detail) -> Markup {
+    let t = view.t;
+    html! {
+        section #part-archives data-part .card {
+            h2 { (t.archives) }
+            @match &detail.archives {
+                None => p.quiet { (t.archives_unreachable) },
+                Some(archives) if archives.is_empty() => p.quiet { (t.no_archives) },
+                Some(archives) => ul.plain data-testid="archives" {
+                    @for archive in archives {
+                        li data-testid="archive" data-key=(archive.key) {
+                            span { (moment(view, archive.modified_at)) }
+                            span.quiet { (words::bytes(archive.size)) }
+                            @if detail.workspace.status.archive_key == Some(archive.key) {
+                                span.tag { (t.current) }
+                            }
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn past(view: &View, detail: &Detail) -> Markup {
+    let (t, lang) = (view.t, view.lang);
+    let name_of = |id: &str| {
+        let id: UserId = id.parse().ok()?;
+        detail.people.get(&id).map(|user| user.username.clone())
+    };
+    html! {
+        section #part-history data-part .card {
+            h2 { (t.history) }
+            @if detail.history.is_empty() {
+                p.quiet { (t.no_history) }
+            } @else {
+                ol.timeline data-testid="history" {
+                    @for entry in &detail.history {
+                        li data-testid="history-entry" {
+                            p {
+                                @if entry.from == entry.to {
+                                    strong { (words::phase(lang, entry.to)) }
+                                } @else {
+                                    strong {
+                                        (words::phase(lang, entry.from)) " "
+                                        span aria-hidden="true" { "→" } span.sr-only { (t.to) } " "
+                                        (words::phase(lang, entry.to))
+                                    }
+                                }
+                                @if entry.operation != Operation::None {
+                                    " · " (history::operation(lang, entry.operation))
+                                }
+                                @if !entry.reason.is_empty() {
+                                    " · " span.break { (history::reason(lang, &entry.reason)) }
+                                }
+                            }
+                            p.quiet { (moment(view, entry.at)) " · " (history::actor(lang, &entry.actor, name_of)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The one sentence a page says after a form was sent and the browser was sent on: a word of a fixed
+//! list in a cookie that lives for seconds. Whatever else stands in the cookie says nothing, so nobody
+//! can make a page say their text.
+
+use codehub_domain::{Operation, limits::LimitScope, recovery::RecoveryRefusal};
+use http::{HeaderMap, HeaderValue};
+
+use super::{cookies, error::WebError, i18n::Lang};
+use crate::service::Denied;
+
+pub(super) const COOKIE: &str = "flash";
+const SECONDS: u32 = 30;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Good,
+    Bad,
+}
+
+macro_rules! flashes {
+    ($($name:ident $tone:ident $word:literal: $en:literal, $ko:literal;)+) => {
+        /// Sentences without a value in them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Plain { $($name),+ }
+
+        impl Plain {
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            const fn word(self) -> &'static str {
+                match self { $(Self::$name => $word),+ }
+            }
+
+            const fn tone(self) -> Tone {
+                match self { $(Self::$name => Tone::$tone),+ }
+            }
+
+            const fn text(self, lang: Lang) -> &'static str {
+                match (self, lang) {
+                    $((Self::$name, Lang::En) => $en, (Self::$name, Lang::Ko) => $ko,)+
+                }
+            }
+        }
+    };
+}
+
+flashes! {
+    Welcome Good "welcome": "CodeHub is set up. Create your first workspace.", "CodeHub 설정을 마쳤습니다. 첫 워크스페이스를 만들어 보세요.";
+    SignedOut Good "signed-out": "You are signed out.", "로그아웃했습니다.";
+    Created Good "created": "The workspace was created.", "워크스페이스를 만들었습니다.";
+    Starting Good "starting": "The workspace is being started.", "워크스페이스를 시작합니다.";
+    Stopping Good "stopping": "The workspace is being stopped.", "워크스페이스를 중지합니다.";
+    Archiving Good "archiving": "The workspace is being archived.", "워크스페이스를 보관합니다.";
+    Deleted Good "deleted": "The workspace was deleted.", "워크스페이스를 삭제했습니다.";
+    Recovering Good "recovering": "Recovery has begun.", "복구를 시작했습니다.";
+    Saved Good "saved": "Your changes were saved.", "변경 사항을 저장했습니다.";
+    UserCreated Good "user-created": "The user was added.", "사용자를 추가했습니다.";
+    UserSaved Good "user-saved": "The user was changed.", "사용자 정보를 변경했습니다.";
+    UserDeleted Good "user-deleted": "The user was deleted.", "사용자를 삭제했습니다.";
+    TokenDeleted Good "token-deleted": "The token was deleted and no longer works.", "토큰을 삭제했습니다. 이제 사용할 수 없습니다.";
+    PasswordChanged Good "password-changed": "Your password was changed. Your other sessions have ended.", "비밀번호를 변경했습니다. 다른 기기의 세션은 모두 종료되었습니다.";
+    NotRunning Bad "not-running": "The workspace is not meant to run. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
+    NeedsRecovery Bad "needs-recovery": "The workspace has an error. Recover it first.", "워크스페이스에 오류가 있습니다. 먼저 복구하세요.";
+    NotInError Bad "not-in-error": "There is nothing to recover from any more.", "더 이상 복구할 오류가 없습니다.";
+    HomeIsLost Bad "home-is-lost": "The home is lost: choose an archive, or confirm that you want to start with an empty home.", "홈 데이터가 유실되었습니다. 복원할 보관본을 고르거나, 빈 홈으로 시작한다는 데 동의하세요.";
+    WouldDropHome Bad "would-drop-home": "The home is still there. Going back to an archive would drop it: confirm that, or recover without an archive.", "현재 홈 데이터가 남아 있습니다. 보관본으로 되돌리면 사라지므로 동의가 필요합니다. 또는 보관본 없이 복구하세요.";
+    NoSuchArchive Bad "no-such-archive": "That archive is not there (any more).", "해당 보관본이 없습니다.";
+    Unreachable Bad "unreachable": "Something that has to answer first does not. Try again in a moment.", "필요한 구성 요소가 응답하지 않습니다. 잠시 후 다시 시도하세요.";
+    LastAdmin Bad "last-admin": "This is the last administrator who can sign in. Make somebody else one first.", "로그인할 수 있는 마지막 관리자입니다. 먼저 다른 관리자를 지정하세요.";
+    OwnsWorkspaces Bad "owns-workspaces": "This user still owns workspaces. Delete those first, or disable the user.", "이 사용자에게 워크스페이스가 남아 있습니다. 먼저 삭제하거나 사용자를 비활성화하세요.";
+    NotYourself Bad "not-yourself": "You cannot do this to your own account.", "자기 계정에는 할 수 없는 작업입니다.";
+    PasswordRule Bad "password-rule": "A password has 8 to 1024 characters.", "비밀번호는 8자 이상 1024자 이하여야 합니다.";
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flash {
+    Plain(Plain),
+    Busy(Operation),
+    UserLimit(u32),
+    ServerLimit(u32),
+}
+
+impl From<Plain> for Flash {
+    fn from(plain: Plain) -> Self {
+        Self::Plain(plain)
+    }
+}
+
+impl Flash {
+    fn word(self) -> String {
+        match self {
+            Self::Plain(plain) => plain.word().to_owned(),
+            Self::Busy(operation) => format!("busy.{operation}"),
+            Self::UserLimit(limit) => format!("user-limit.{limit}"),
+            Self::ServerLimit(limit) => format!("server-limit.{limit}"),
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        match word.split_once('.') {
+            None => Plain::ALL.iter().find(|plain| plain.word() == word).map(|plain| Self::Plain(*plain)),
+            Some(("busy", operation)) => operation.parse().ok().map(Self::Busy),
+            Some(("user-limit", limit)) => limit.parse().ok().map(Self::UserLimit),
+            Some(("server-limit", limit)) => limit.parse().ok().map(Self::ServerLimit),
+            Some(_) => None,
+        }
+    }
+
+    pub fn tone(self) -> Tone {
+        match self {
+            Self::Plain(plain) => plain.tone(),
+            Self::Busy(_) | Self::UserLimit(_) | Self::ServerLimit(_) => Tone::Bad,
+        }
+    }
+
+    pub fn text(self, lang: Lang) -> String {
+        match (self, lang) {
+            (Self::Plain(plain), _) => plain.text(lang).to_owned(),
+            (Self::Busy(operation), Lang::En) => {
+                let doing = super::i18n::words::operation(lang, operation);
+                format!("Something is under way ({doing}). Wait until it has ended, then try again.")
+            }
+            (Self::Busy(operation), Lang::Ko) => {
+                let doing = super::i18n::words::operation(lang, operation);
+                format!("진행 중인 작업이 있습니다({doing}). 끝난 뒤에 다시 시도하세요.")
+            }
+            (Self::UserLimit(limit), Lang::En) => {
+                format!("You may have {limit} running at once. Stop another workspace first.")
+            }
+            (Self::UserLimit(limit), Lang::Ko) => {
+                format!(
+                    "동시에 실행할 수 있는 워크스페이스는 {limit}개입니다. 먼저 다른 워크스페이스를 중지하세요."
+                )
+            }
+            (Self::ServerLimit(limit), Lang::En) => {
+                format!("All {limit} places of this server are taken. Try again later.")
+            }
+            (Self::ServerLimit(limit), Lang::Ko) => {
+                format!("이 서버의 자리 {limit}개가 모두 사용 중입니다. 나중에 다시 시도하세요.")
+            }
+        }
+    }
+
+    /// What the visitor's cookie says, if it is one of ours.
+    pub fn read(headers: &HeaderMap) -> Option<Self> {
+        cookies::get(headers, COOKIE).and_then(Self::parse)
+    }
+
+    pub fn cookie(self, https: bool) -> HeaderValue {
+        cookies::set(COOKIE, &self.word(), SECONDS, https)
+    }
+
+    /// The sentence for a refusal that a person can do something about; anything else is a page of
+    /// its own.
+    ///
+    /// # Errors
+    /// The refusals that deserve a page.
+    pub fn of_refusal(denied: Denied) -> Result<Self, WebError> {
+        Ok(match denied {
+            Denied::Busy(operation) => Self::Busy(operation),
+            Denied::NotRunning => Plain::NotRunning.into(),
+            Denied::NeedsRecovery => Plain::NeedsRecovery.into(),
+            Denied::Recovery(RecoveryRefusal::NotInError) => Plain::NotInError.into(),
+            Denied::Recovery(RecoveryRefusal::HomeIsLost) => Plain::HomeIsLost.into(),
+            Denied::Recovery(RecoveryRefusal::WouldDropHome) => Plain::WouldDropHome.into(),
+            Denied::Limit(hit) => match hit.scope {
+                LimitScope::User { limit } => Self::UserLimit(limit),
+                LimitScope::Global { limit } => Self::ServerLimit(limit),
+            },
+            Denied::Invalid { .. } | Denied::Recovery(RecoveryRefusal::BeingDeleted) => {
+                Plain::NoSuchArchive.into()
+            }
+            Denied::Unreachable(_) => Plain::Unreachable.into(),
+            Denied::NotFound | Denied::Forbidden(_) | Denied::Store(_) => return Err(denied.into()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_comes_back_and_others_say_nothing() {
+        let all = Plain::ALL.iter().map(|plain| Flash::Plain(*plain)).chain(
+            Operation::ALL
+                .iter()
+                .map(|op| Flash::Busy(*op))
+                .chain([Flash::UserLimit(3), Flash::ServerLimit(9)]),
+        );
+        for flash in all {
+            let word = flash.word();
+            assert_eq!(Flash::parse(&word), Some(flash), "{word}");
+            for lang in Lang::ALL {
+                assert!(!flash.text(lang).is_empty());
+            }
+        }
+        for wrong in ["", "<b>x</b>", "busy.", "busy.x", "user-limit.x", "user-limit.-1", "other.3"] {
+            assert_eq!(Flash::parse(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What people type into forms, turned into what is stored or into a problem that can be said in any
+//! language. The bounds are the API's.
+
+use codehub_adapters::store::Edit;
+use codehub_domain::Desired;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde::Deserialize;
+
+use super::i18n::Lang;
+use crate::config::{TtlBounds, TtlConfig};
+
+pub const NAME_MAX: usize = 255;
+pub const DESCRIPTION_MAX: usize = 500;
+pub const MEMO_MAX: usize = 64 * 1024;
+
+/// A path on this server and nothing else: it begins with one slash, and has nothing that a browser
+/// would read as another host (`//x`, `/\x`) or drop on the way there (control characters, which turn
+/// `/<tab>/x` into `//x`).
+pub fn local_path(text: &str) -> Option<&str> {
+    let mut chars = text.chars();
+    let local = chars.next() == Some('/')
+        && !matches!(chars.next(), Some('/' | '\\'))
+        && text.len() <= 2000
+        && text.chars().all(|c| c.is_ascii_graphic() && c != '\\');
+    local.then_some(text)
+}
+
+const QUERY: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'&')
+    .add(b'+')
+    .add(b'<')
+    .add(b'>')
+    .add(b'%')
+    .add(b'=')
+    .add(b'?');
+
+/// A text as the value of a query parameter.
+pub fn query_value(text: &str) -> String {
+    utf8_percent_encode(text, QUERY).to_string()
+}
+
+/// The path, and where to go on from there.
+pub fn with_next(path: &str, next: &str) -> String {
+    match local_path(next) {
+        Some(next) if next != "/" => format!("{path}?next={}", query_value(next)),
+        Some(_) | None => path.to_owned(),
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    NameMissing,
+    NameTooLong,
+    NameControl,
+    DescriptionTooLong,
+    MemoTooLong,
+    TtlNoNumber,
+    TtlOutOfBounds(TtlBounds),
+    WrongState,
+    UsernameRule,
+    UsernameTaken,
+    PasswordRule,
+    PasswordsDiffer,
+    PasswordWrong,
+    TokenNameRule,
+}
+
+/// The field it is about, for the page to put it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wrong {
+    pub field: &'static str,
+    pub problem: Problem,
+}
+
+impl Problem {
+    pub const fn of(self, field: &'static str) -> Wrong {
+        Wrong { field, problem: self }
+    }
+
+    pub fn text(self, lang: Lang) -> String {
+        use Lang::{En, Ko};
+        match (self, lang) {
+            (Self::NameMissing, En) => "Give it a name.".into(),
+            (Self::NameMissing, Ko) => "이름을 입력하세요.".into(),
+            (Self::NameTooLong, En) => format!("At most {NAME_MAX} characters."),
+            (Self::NameTooLong, Ko) => format!("{NAME_MAX}자 이하로 입력하세요."),
+            (Self::NameControl, En) => "A name must not have control characters.".into(),
+            (Self::NameControl, Ko) => "이름에 제어 문자를 쓸 수 없습니다.".into(),
+            (Self::DescriptionTooLong, En) => format!("At most {DESCRIPTION_MAX} characters."),
+            (Self::DescriptionTooLong, Ko) => format!("{DESCRIPTION_MAX}자 이하로 입력하세요."),
+            (Self::MemoTooLong, En) => format!("At most {} KiB.", MEMO_MAX / 1024),
+            (Self::MemoTooLong, Ko) => format!("{} KiB 이하로 입력하세요.", MEMO_MAX / 1024),
+            (Self::TtlNoNumber, En) => "Enter a whole number, or leave it empty.".into(),
+            (Self::TtlNoNumber, Ko) => "정수를 입력하거나 비워 두세요.".into(),
+            (Self::TtlOutOfBounds(bounds), lang) => super::i18n::words::ttl_bounds(lang, bounds),
+            (Self::WrongState, En) => "Choose one of the states.".into(),
+            (Self::WrongState, Ko) => "상태를 하나 고르세요.".into(),
+            (Self::UsernameRule, En) => "1 to 64 letters a–z, digits, '.', '_' or '-'.".into(),
+            (Self::UsernameRule, Ko) => "영문자, 숫자, '.', '_', '-'만 사용하여 1~64자로 입력하세요.".into(),
+            (Self::UsernameTaken, En) => "This username is taken.".into(),
+            (Self::UsernameTaken, Ko) => "이미 사용 중인 사용자 이름입니다.".into(),
+            (Self::PasswordRule, En) => "8 to 1024 characters.".into(),
+            (Self::PasswordRule, Ko) => "8자 이상 1024자 이하로 입력하세요.".into(),
+            (Self::PasswordsDiffer, En) => "The two passwords are not the same.".into(),
+            (Self::PasswordsDiffer, Ko) => "두 비밀번호가 서로 다릅니다.".into(),
+            (Self::PasswordWrong, En) => "This is not your current password.".into(),
+            (Self::PasswordWrong, Ko) => "현재 비밀번호가 아닙니다.".into(),
+            (Self::TokenNameRule, En) => "1 to 100 characters.".into(),
+            (Self::TokenNameRule, Ko) => "1~100자로 입력하세요.".into(),
+        }
+    }
+}
+
+/// A workspace's fields as the browser sends them; also what is shown again when one is wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct WorkspaceForm {
+    pub name: String,
+    pub description: String,
+    pub memo: String,
+    pub desired_state: String,
+    pub standby_ttl: String,
+    pub standby_unit: String,
+    pub archive_ttl: String,
+    pub archive_unit: String,
+}
+
+/// The same, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceFields {
+    pub name: String,
+    pub description: String,
+    pub memo: String,
+    pub desired: Desired,
+    pub standby_ttl_seconds: Option<u32>,
+    pub archive_ttl_seconds: Option<u32>,
+}
+
+impl WorkspaceForm {
+    /// # Errors
+    /// Everything that is wrong, so that a person can fix it in one go.
+    pub fn check(&self, ttl: &TtlConfig) -> Result<WorkspaceFields, Vec<Wrong>> {
+        let mut wrong = Vec::new();
+        let name = self.name.trim().to_owned();
+        if name.is_empty() {
+            wrong.push(Problem::NameMissing.of("name"));
+        } else if name.chars().count() > NAME_MAX {
+            wrong.push(Problem::NameTooLong.of("name"));
+        } else if name.chars().any(char::is_control) {
+            wrong.push(Problem::NameControl.of("name"));
+        }
+        let description = self.description.trim().to_owned();
+        if description.chars().count() > DESCRIPTION_MAX {
+            wrong.push(Problem::DescriptionTooLong.of("description"));
+        }
+        // Browsers send line ends as CRLF.
+        let memo = self.memo.replace("\r\n", "\n");
+        if memo.len() > MEMO_MAX {
+            wrong.push(Problem::MemoTooLong.of("memo"));
+        }
+        let desired = match self.desired_state.as_str() {
+            "" | "RUNNING" => Desired::Running,
+            "STANDBY" => Desired::Standby,
+            "ARCHIVED" => Desired::Archived,
+            _ => {
+                wrong.push(Problem::WrongState.of("desired_state"));
+                Desired::Running
+            }
+        };
+        let mut read = |field, number: &str, unit: &str, bounds| {
+            seconds(number, unit, bounds).unwrap_or_else(|problem| {
+                wrong.push(problem.of(field));
+                None
+            })
+        };
+        let standby_ttl_seconds =
+            read("standby_ttl", &self.standby_ttl, &self.standby_unit, ttl.standby_bounds());
+        let archive_ttl_seconds =
+            read("archive_ttl", &self.archive_ttl, &self.archive_unit, ttl.archive_bounds());
+        if wrong.is_empty() {
+            Ok(WorkspaceFields { name, description, memo, desired, standby_ttl_seconds, archive_ttl_seconds })
+        } else {
+            Err(wrong)
+        }
+    }
+}
+
+impl From<WorkspaceFields> for Edit {
+    fn from(fields: WorkspaceFields) -> Self {
+        Self {
+            name: Some(fields.name),
+            description: Some(fields.description),
+            memo: Some(fields.memo),
+            standby_ttl_seconds: Some(fields.standby_ttl_seconds),
+            archive_ttl_seconds: Some(fields.archive_ttl_seconds),
+            activity_mode: None,
+        }
+    }
+}
+
+/// The units a TTL can be typed in, with their seconds.
+pub const UNITS: [(&str, u32); 4] = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+
+/// Empty is the deployment's default.
+fn seconds(number: &str, unit: &str, bounds: TtlBounds) -> Result<Option<u32>, Problem> {
+    let number = number.trim();
+    if number.is_empty() {
+        return Ok(None);
+    }
+    let count: u32 = number.parse().map_err(|_| Problem::TtlNoNumber)?;
+    let (_, size) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(Problem::TtlNoNumber)?;
+    let seconds = count.checked_mul(*size).ok_or(Problem::TtlOutOfBounds(bounds))?;
+    if bounds.allow(seconds) { Ok(Some(seconds)) } else { Err(Problem::TtlOutOfBounds(bounds)) }
+}
+
+/// The largest unit that says it exactly: what the form shows of a stored TTL.
+pub fn in_unit(seconds: Option<u32>) -> (String, &'static str) {
+    match seconds {
+        None => (String::new(), "m"),
+        Some(0) => ("0".into(), "m"),
+        Some(seconds) => {
+            let (name, size) =
+                UNITS.into_iter().rev().find(|(_, size)| seconds.is_multiple_of(*size)).unwrap_or(UNITS[0]);
+            ((seconds / size).to_string(), name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_stays_on_this_server() {
+        for good in ["/", "/workspaces/x?a=b", "/w/1/?folder=/home", "/%2F%2Fevil.example"] {
+            assert_eq!(local_path(good), Some(good));
+        }
+        for bad in [
+            "",
+            "x",
+            "//evil.example",
+            "///evil.example",
+            "/\\evil.example",
+            "\\/evil.example",
+            "https://evil.example",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            " /x",
+            "/x y",
+            "/a\\b",
+            "javascript:alert(1)",
+            "/é",
+        ] {
+            assert_eq!(local_path(bad), None, "{bad:?}");
+        }
+        assert_eq!(with_next("/login", "/users?x=1&y=2"), "/login?next=/users%3Fx%3D1%26y%3D2");
+        assert_eq!(with_next("/login", "/"), "/login");
+        assert_eq!(with_next("/login", "//evil.example"), "/login");
+    }
+
+    fn ttl() -> TtlConfig {
+        TtlConfig {
+            standby_seconds: 600,
+            archive_seconds: 1800,
+            standby_min: 60,
+            standby_max: 86_400,
+            archive_min: 0,
+            archive_max: 0,
+        }
+    }
+
+    #[test]
+    fn everything_wrong_is_named_at_once() {
+        let form = WorkspaceForm {
+            name: " ".into(),
+            description: "x".repeat(501),
+            memo: "x".repeat(MEMO_MAX + 1),
+            desired_state: "DELETED".into(),
+            standby_ttl: "2".into(),
+            standby_unit: "d".into(),
+            archive_ttl: "x".into(),
+            archive_unit: "m".into(),
+        };
+        let fields: Vec<_> = form.check(&ttl()).unwrap_err().into_iter().map(|wrong| wrong.field).collect();
+        assert_eq!(fields, ["name", "description", "memo", "desired_state", "standby_ttl", "archive_ttl"]);
+    }
+
+    #[test]
+    fn what_is_right_is_kept() {
+        let form = WorkspaceForm {
+            name: "  제 상자 ".into(),
+            memo: "a\r\nb".into(),
+            standby_ttl: "90".into(),
+            standby_unit: "m".into(),
+            archive_ttl: "0".into(),
+            archive_unit: "d".into(),
+            ..WorkspaceForm::default()
+        };
+        let fields = form.check(&ttl()).unwrap();
+        assert_eq!((fields.name.as_str(), fields.memo.as_str()), ("제 상자", "a\nb"));
+        assert_eq!(fields.desired, Desired::Running);
+        assert_eq!((fields.standby_ttl_seconds, fields.archive_ttl_seconds), (Some(5400), Some(0)));
+    }
+
+    #[test]
+    fn a_ttl_is_shown_as_it_can_be_typed() {
+        for (stored, number, unit) in [
+            (None, "", "m"),
+            (Some(0), "0", "m"),
+            (Some(45), "45", "s"),
+            (Some(5400), "90", "m"),
+            (Some(7200), "2", "h"),
+            (Some(86_400), "1", "d"),
+        ] {
+            assert_eq!(in_unit(stored), (number.to_owned(), unit));
+        }
+    }
+}

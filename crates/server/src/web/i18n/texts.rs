@@ -1,0 +1,238 @@
+//! Every fixed text of every page, a line per text, a column per language.
+
+macro_rules! texts {
+    ($($key:ident: $en:literal, $ko:literal;)+) => {
+        /// The texts of one language.
+        #[derive(Debug)]
+        pub struct Texts { $(pub $key: &'static str),+ }
+
+        impl Texts {
+            pub const EN: Self = Self { $($key: $en),+ };
+            pub const KO: Self = Self { $($key: $ko),+ };
+
+            /// `(key, English, Korean)`, for the tests.
+            #[cfg(test)]
+            pub const ALL: &'static [(&'static str, &'static str, &'static str)] =
+                &[$((stringify!($key), $en, $ko)),+];
+        }
+    };
+}
+
+texts! {
+    // The frame
+    skip_to_content: "Skip to content", "본문으로 건너뛰기";
+    main_navigation: "Main", "주 메뉴";
+    offline: "No connection to the server. What you see may be old; it comes back by itself.", "서버와 연결이 끊겼습니다. 표시된 내용이 최신이 아닐 수 있으며, 자동으로 다시 연결합니다.";
+    session_ended: "Your session has ended.", "세션이 종료되었습니다.";
+    workspaces: "Workspaces", "워크스페이스";
+    tokens: "Tokens", "토큰";
+    users: "Users", "사용자";
+    system: "System", "시스템";
+    account: "Your account", "내 계정";
+    sign_out: "Sign out", "로그아웃";
+    language: "Language", "언어";
+    theme: "Colours", "화면 모드";
+    theme_auto: "Auto", "자동";
+    theme_light: "Light", "밝게";
+    theme_dark: "Dark", "어둡게";
+    to_workspaces: "To the workspaces", "워크스페이스로 이동";
+
+    // Common words
+    name: "Name", "이름";
+    description: "Description", "설명";
+    description_hint: "Optional: what it is for.", "선택 사항입니다. 용도를 적어 두세요.";
+    memo: "Notes", "메모";
+    memo_hint: "For yourself; up to 64 KiB.", "개인 메모입니다. 최대 64 KiB.";
+    cancel: "Cancel", "취소";
+    save: "Save", "저장";
+    edit: "Edit", "편집";
+    delete: "Delete", "삭제";
+    yes: "Yes", "예";
+    no: "No", "아니요";
+    never: "Never", "없음";
+    status: "Status", "상태";
+    reason: "Reason", "이유";
+    since: "Since", "변경 시각";
+    created: "Created", "생성";
+    actions: "Actions", "작업";
+    pages: "Pages", "페이지";
+    first_page: "First page", "처음으로";
+    next_page: "Next page", "다음 페이지";
+    reload: "Reload", "새로 고침";
+    to: "to", "→";
+    unit: "Unit", "단위";
+    seconds: "seconds", "초";
+    minutes: "minutes", "분";
+    hours: "hours", "시간";
+    days: "days", "일";
+
+    // Signing in, first run
+    sign_in: "Sign in", "로그인";
+    sign_in_title: "Sign in to CodeHub", "CodeHub 로그인";
+    username: "Username", "사용자 이름";
+    password: "Password", "비밀번호";
+    password_again: "Password again", "비밀번호 확인";
+    password_hint: "At least 8 characters.", "8자 이상 입력하세요.";
+    wrong_password: "The username or the password is wrong.", "사용자 이름 또는 비밀번호가 올바르지 않습니다.";
+    not_set_up_title: "Not set up yet", "아직 설정되지 않았습니다";
+    not_set_up_text: "This CodeHub has no users yet. The server printed a one-time link when it started: open that to create the administrator.", "아직 사용자가 없습니다. 서버가 시작될 때 출력한 일회용 링크를 열어 관리자를 만드세요.";
+    setup_title: "Welcome to CodeHub", "CodeHub에 오신 것을 환영합니다";
+    setup_text: "Choose a name and a password for the administrator. Your first workspace comes next.", "관리자 이름과 비밀번호를 정하세요. 이어서 첫 워크스페이스를 만듭니다.";
+    setup_token: "Set-up token", "설정 토큰";
+    token_hint: "The part after token= in the link that the server printed.", "서버가 출력한 링크에서 token= 뒤의 값입니다.";
+    wrong_token: "This set-up link is not valid (any more). The server's log has the current one.", "유효하지 않은 설정 링크입니다. 서버 로그에서 최신 링크를 확인하세요.";
+    create_admin: "Create the administrator", "관리자 만들기";
+    process_mode_title: "Good to know: process mode", "알아 두세요: 프로세스 모드";
+    process_mode_text: "On this server, workspaces run as local processes with the rights of the account CodeHub runs under. Whatever runs in a workspace can do what that account can do. That is fine for one trusted person on their own machine. Do not give accounts here to people you would not give a shell to.", "이 서버에서 워크스페이스는 CodeHub를 실행한 계정의 권한을 가진 로컬 프로세스로 실행됩니다. 워크스페이스 안의 프로그램은 그 계정이 할 수 있는 모든 일을 할 수 있습니다. 신뢰하는 한 사람이 자기 컴퓨터에서 쓰기에는 문제가 없습니다. 셸 접속을 허용하지 않을 사람에게는 계정을 주지 마세요.";
+
+    // The list
+    new_workspace: "New workspace", "새 워크스페이스";
+    search: "Search", "검색";
+    search_by_name: "Search by name", "이름으로 검색";
+    filter_by_phase: "Show only", "상태로 거르기";
+    all_phases: "All states", "모든 상태";
+    whose: "Whose workspaces", "워크스페이스 범위";
+    mine: "Mine", "내 것";
+    everybodys: "Everybody's", "전체";
+    nothing_matches: "Nothing matches.", "조건에 맞는 워크스페이스가 없습니다.";
+    show_all: "Show all", "모두 보기";
+    empty_title: "Your first workspace", "첫 워크스페이스";
+    empty_text: "A workspace is a home directory with an IDE in your browser. It sleeps when you leave, is packed away later, and comes back with every byte when you open it.", "워크스페이스는 브라우저에서 IDE로 여는 홈 디렉터리입니다. 자리를 비우면 대기 상태가 되고, 나중에는 보관되며, 다시 열면 그대로 돌아옵니다.";
+    create_first: "Create a workspace", "워크스페이스 만들기";
+    open: "Open", "열기";
+    start: "Start", "시작";
+    restore: "Restore and start", "복원하고 시작";
+    stop: "Stop", "중지";
+    archive_verb: "Archive", "보관";
+    recover_verb: "Recover", "복구";
+    tries_again: "next try", "다음 시도";
+
+    // The form
+    create_workspace: "Create workspace", "워크스페이스 만들기";
+    edit_workspace: "Edit workspace", "워크스페이스 편집";
+    advanced: "More settings", "추가 설정";
+    begin_as: "Begin as", "처음 상태";
+    sleeps_after: "Sleeps when idle for", "대기 전환까지의 유휴 시간";
+    archived_after: "Archived after sleeping for", "보관 전환까지의 대기 시간";
+
+    // One workspace
+    about: "About", "정보";
+    owner: "Owner", "소유자";
+    wanted: "Wanted", "목표 상태";
+    last_used: "Last used", "마지막 사용";
+    state_since: "In this state since", "현재 상태가 된 시각";
+    runs_in: "Runs as", "실행 방식";
+    image: "Image", "이미지";
+    id: "ID", "ID";
+    conditions: "Conditions", "조건";
+    condition: "Condition", "조건";
+    nothing_observed: "Nothing has been observed yet.", "아직 확인된 내용이 없습니다.";
+    volume_ready: "Home is on its volume", "홈 볼륨 준비";
+    archive_ready: "Archive is there", "보관본 존재";
+    container_ready: "IDE answers", "IDE 응답";
+    healthy: "No rule is violated", "규칙 위반 없음";
+    archives: "Archives", "보관본";
+    archives_unreachable: "The archives cannot be listed right now.", "지금은 보관본 목록을 가져올 수 없습니다.";
+    no_archives: "None yet.", "아직 없습니다.";
+    current: "current", "현재";
+    history: "History", "기록";
+    no_history: "Nothing has happened yet.", "아직 기록이 없습니다.";
+    logs: "Logs", "로그";
+    follow: "Follow", "실시간 보기";
+    more_logs: "More", "더 보기";
+    no_logs: "Nothing has been printed.", "출력된 내용이 없습니다.";
+    logs_unreachable: "The logs cannot be read right now.", "지금은 로그를 읽을 수 없습니다.";
+    delete_title: "Delete this workspace?", "이 워크스페이스를 삭제할까요?";
+    delete_text: "It is stopped and its home is removed. It is not archived first. This cannot be undone.", "실행을 중지하고 홈을 제거합니다. 먼저 보관하지 않으며, 되돌릴 수 없습니다.";
+    delete_for_good: "Delete for good", "영구 삭제";
+
+    // Recovery
+    in_its_words: "What was reported:", "보고된 내용:";
+    try_again: "Try again", "다시 시도";
+    try_again_text: "Clears the error and looks at the workspace anew. Nothing is given up.", "오류를 지우고 워크스페이스를 다시 확인합니다. 데이터는 버리지 않습니다.";
+    go_back: "Go back to an archive", "보관본으로 되돌리기";
+    choose_archive: "Which archive", "복원할 보관본";
+    restore_archive: "Restore from this archive", "이 보관본에서 복원";
+    no_archive_to_restore: "There is no archive of this workspace.", "이 워크스페이스의 보관본이 없습니다.";
+    confirm_restore: "I understand that whatever is newer than this archive is lost.", "이 보관본 이후의 변경 내용은 사라진다는 것을 이해했습니다.";
+    confirm_drop: "I understand that the home as it is now is given up for this archive.", "현재 홈을 버리고 이 보관본으로 되돌린다는 것을 이해했습니다.";
+    start_empty: "Start with an empty home", "빈 홈으로 시작";
+    start_empty_text: "The workspace keeps its name and settings and gets a new, empty home.", "이름과 설정은 그대로 두고, 비어 있는 새 홈을 만듭니다.";
+    confirm_empty: "I understand that the data of this workspace is given up.", "이 워크스페이스의 데이터를 포기한다는 것을 이해했습니다.";
+
+    // People and tokens
+    role: "Role", "역할";
+    you: "you", "나";
+    active: "Active", "활성";
+    disabled: "Disabled", "비활성";
+    disable: "Disable", "비활성화";
+    enable: "Enable", "활성화";
+    manage: "Manage", "관리";
+    add_user: "Add user", "사용자 추가";
+    access: "Access", "접근 권한";
+    this_is_you: "This is your own account; change your password there:", "본인 계정입니다. 비밀번호는 여기에서 변경하세요:";
+    reset_password: "Set a new password", "새 비밀번호 설정";
+    reset_password_text: "Ends all of this user's sessions. Tell them the new password yourself.", "이 사용자의 모든 세션이 종료됩니다. 새 비밀번호는 직접 전달하세요.";
+    disable_text: "A disabled user cannot sign in, and their tokens do not work. Their workspaces stay.", "비활성화된 사용자는 로그인할 수 없고 토큰도 작동하지 않습니다. 워크스페이스는 그대로 유지됩니다.";
+    delete_user: "Delete user", "사용자 삭제";
+    delete_user_title: "Delete this user?", "이 사용자를 삭제할까요?";
+    delete_user_text: "Works only when the user owns no workspaces any more. This cannot be undone.", "워크스페이스가 남아 있지 않은 사용자만 삭제할 수 있으며, 되돌릴 수 없습니다.";
+    change_password: "Change password", "비밀번호 변경";
+    current_password: "Current password", "현재 비밀번호";
+    new_password: "New password", "새 비밀번호";
+    tokens_text: "Tokens let programs act as you: the command line, scripts, editors.", "토큰이 있으면 명령줄 도구, 스크립트, 편집기 같은 프로그램이 나를 대신해 작업할 수 있습니다.";
+    token: "Token", "토큰";
+    new_token: "New token", "새 토큰";
+    token_created: "The token was created", "토큰을 만들었습니다";
+    token_once: "Copy it now. It is not shown again.", "지금 복사해 두세요. 다시 표시되지 않습니다.";
+    token_name_hint: "What will use it.", "어디에 사용할 토큰인지 적어 두세요.";
+    valid_for: "Valid for", "유효 기간";
+    forever: "No end", "무기한";
+    create_token: "Create token", "토큰 만들기";
+    your_tokens: "Your tokens", "내 토큰";
+    no_tokens: "You have no tokens.", "토큰이 없습니다.";
+    never_used: "Not yet", "아직 없음";
+    expires: "Expires", "만료";
+    copy: "Copy", "복사";
+    copied: "Copied", "복사됨";
+    delete_token_title: "Delete this token?", "이 토큰을 삭제할까요?";
+    delete_token_text: "Whatever uses it stops working at once.", "이 토큰을 쓰는 프로그램은 즉시 작동을 멈춥니다.";
+
+    // The system
+    backends: "Backends", "백엔드";
+    database: "Database", "데이터베이스";
+    runtime: "Workspaces run as", "실행 환경";
+    homes: "Homes", "홈 저장소";
+    bus: "Messages", "메시지 버스";
+    answers: "answers", "응답함";
+    answers_not: "does not answer", "응답 없음";
+    this_server: "This server", "이 서버";
+    version: "Version", "버전";
+    address: "Address", "주소";
+    coordinator: "Coordinator", "코디네이터";
+    leads: "leads", "리더";
+    epoch: "epoch", "에포크";
+    does_not_lead: "does not lead", "리더 아님";
+    gc: "Clean-up", "정리 작업";
+    gc_normal: "works normally", "정상";
+    gc_braked: "Clean-up is halted", "정리 작업이 중단되었습니다";
+    gc_braked_text: "It would delete unusually much, so it deletes nothing until an administrator lets it pass on the server:", "평소보다 훨씬 많은 데이터가 삭제될 상황이라 멈췄습니다. 관리자가 서버에서 승인해야 계속합니다:";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Texts;
+
+    /// The same in both: names and marks.
+    const SAME: &[&str] = &["id", "to"];
+
+    #[test]
+    fn every_text_is_there_and_translated() {
+        for (key, en, ko) in Texts::ALL {
+            assert!(!en.trim().is_empty() && !ko.trim().is_empty(), "{key}");
+            let korean = ko.chars().any(|c| ('가'..='힣').contains(&c));
+            assert!(korean || SAME.contains(key), "{key} is not Korean: {ko}");
+            assert!(!en.chars().any(|c| ('가'..='힣').contains(&c)), "{key} is not English: {en}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Words for values: phases, operations, sizes, times.
+
+use codehub_domain::{Desired, Operation, Phase, Timestamp, user::Role};
+
+use super::Lang;
+
+pub fn phase(lang: Lang, phase: Phase) -> &'static str {
+    use Lang::{En, Ko};
+    match (phase, lang) {
+        (Phase::Pending, En) => "New",
+        (Phase::Pending, Ko) => "준비 전",
+        (Phase::Archived, En) => "Archived",
+        (Phase::Archived, Ko) => "보관됨",
+        (Phase::Standby, En) => "Sleeping",
+        (Phase::Standby, Ko) => "대기 중",
+        (Phase::Running, En) => "Running",
+        (Phase::Running, Ko) => "실행 중",
+        (Phase::Error, En) => "Error",
+        (Phase::Error, Ko) => "오류",
+        (Phase::Deleting, En) => "Deleting",
+        (Phase::Deleting, Ko) => "삭제 중",
+        (Phase::Deleted, En) => "Deleted",
+        (Phase::Deleted, Ko) => "삭제됨",
+    }
+}
+
+/// What exists, in a sentence.
+pub fn phase_meaning(lang: Lang, phase: Phase) -> &'static str {
+    use Lang::{En, Ko};
+    match (phase, lang) {
+        (Phase::Pending, En) => "Nothing exists yet.",
+        (Phase::Pending, Ko) => "아직 아무것도 만들어지지 않았습니다.",
+        (Phase::Archived, En) => "The home is packed away. Starting restores every byte of it.",
+        (Phase::Archived, Ko) => "홈이 보관본으로 저장되어 있습니다. 시작하면 그대로 복원됩니다.",
+        (Phase::Standby, En) => "The home is ready and nothing runs. Opening it wakes it within moments.",
+        (Phase::Standby, Ko) => "홈은 준비되어 있고 실행 중인 것은 없습니다. 열면 곧바로 깨어납니다.",
+        (Phase::Running, En) => "The IDE is up and reachable.",
+        (Phase::Running, Ko) => "IDE가 실행 중이며 접속할 수 있습니다.",
+        (Phase::Error, En) => "Something went wrong and waits for your decision.",
+        (Phase::Error, Ko) => "문제가 발생해 사용자의 결정을 기다리고 있습니다.",
+        (Phase::Deleting | Phase::Deleted, En) => "It was deleted; what is left of it is being removed.",
+        (Phase::Deleting | Phase::Deleted, Ko) => "삭제되었으며 남은 데이터를 정리하고 있습니다.",
+    }
+}
+
+pub fn operation(lang: Lang, operation: Operation) -> &'static str {
+    use Lang::{En, Ko};
+    match (operation, lang) {
+        (Operation::None, En) => "Nothing under way",
+        (Operation::None, Ko) => "진행 중인 작업 없음",
+        (Operation::Provisioning, En) => "Preparing its home",
+        (Operation::Provisioning, Ko) => "홈 준비 중",
+        (Operation::CreateEmptyArchive, En) => "Preparing an empty archive",
+        (Operation::CreateEmptyArchive, Ko) => "빈 보관본 준비 중",
+        (Operation::Restoring, En) => "Restoring",
+        (Operation::Restoring, Ko) => "복원 중",
+        (Operation::Starting, En) => "Starting",
+        (Operation::Starting, Ko) => "시작하는 중",
+        (Operation::Stopping, En) => "Stopping",
+        (Operation::Stopping, Ko) => "중지하는 중",
+        (Operation::Archiving, En) => "Archiving",
+        (Operation::Archiving, Ko) => "보관하는 중",
+        (Operation::Deleting, En) => "Deleting",
+        (Operation::Deleting, Ko) => "삭제하는 중",
+    }
+}
+
+/// A wish that nothing is being done about yet.
+pub fn waiting(lang: Lang, wish: Desired) -> &'static str {
+    use Lang::{En, Ko};
+    match (wish, lang) {
+        (Desired::Running, En) => "About to start",
+        (Desired::Running, Ko) => "곧 시작합니다",
+        (Desired::Standby, En) => "About to sleep",
+        (Desired::Standby, Ko) => "곧 대기 상태가 됩니다",
+        (Desired::Archived, En) => "About to be archived",
+        (Desired::Archived, Ko) => "곧 보관됩니다",
+        (Desired::Deleted, En) => "About to be deleted",
+        (Desired::Deleted, Ko) => "곧 삭제됩니다",
+    }
+}
+
+pub fn desired(lang: Lang, desired: Desired) -> &'static str {
+    use Lang::{En, Ko};
+    match (desired, lang) {
+        (Desired::Running, En) => "Running",
+        (Desired::Running, Ko) => "실행",
+        (Desired::Standby, En) => "Sleeping",
+        (Desired::Standby, Ko) => "대기",
+        (Desired::Archived, En) => "Archived",
+        (Desired::Archived, Ko) => "보관",
+        (Desired::Deleted, En) => "Deleted",
+        (Desired::Deleted, Ko) => "삭제",
+    }
+}
+
+pub fn role(lang: Lang, role: Role) -> &'static str {
+    match (role, lang) {
+        (Role::User, Lang::En) => "User",
+        (Role::User, Lang::Ko) => "사용자",
+        (Role::Admin, Lang::En) => "Administrator",
+        (Role::Admin, Lang::Ko) => "관리자",
+    }
+}
+
+/// `1.4 GB`: powers of ten, as disks are sold and browsers show downloads.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let (mut value, mut unit) = (count, 0);
+    while value >= 999_950 && unit + 1 < UNITS.len() {
+        value /= 1000;
+        unit += 1;
+    }
+    let tenths = (value + 50) / 100;
+    if tenths >= 1000 {
+        format!("{} {}", (tenths + 5) / 10, UNITS[unit])
+    } else {
+        format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+}
+
+fn unit(lang: Lang, n: u64, unit: Unit) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    match (unit, lang) {
+        (Unit::Second, Lang::En) => format!("{n} second{plural}"),
+        (Unit::Minute, Lang::En) => format!("{n} minute{plural}"),
+        (Unit::Hour, Lang::En) => format!("{n} hour{plural}"),
+        (Unit::Day, Lang::En) => format!("{n} day{plural}"),
+        (Unit::Second, Lang::Ko) => format!("{n}초"),
+        (Unit::Minute, Lang::Ko) => format!("{n}분"),
+        (Unit::Hour, Lang::Ko) => format!("{n}시간"),
+        (Unit::Day, Lang::Ko) => format!("{n}일"),
+    }
+}
+
+/// A span, roughly: the unit a person would use. The script's steps are the same.
+fn rough(lang: Lang, seconds: u64) -> String {
+    match seconds {
+        0..60 => unit(lang, seconds, Unit::Second),
+        60..3600 => unit(lang, seconds / 60, Unit::Minute),
+        3600..86_400 => unit(lang, seconds / 3600, Unit::Hour),
+        _ => unit(lang, seconds / 86_400, Unit::Day),
+    }
+}
+
+/// A span, exactly.
+pub fn span(lang: Lang, seconds: u64) -> String {
+    let parts = [
+        (seconds / 86_400, Unit::Day),
+        (seconds % 86_400 / 3600, Unit::Hour),
+        (seconds % 3600 / 60, Unit::Minute),
+        (seconds % 60, Unit::Second),
+    ];
+    let said: Vec<_> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, u)| unit(lang, n, u)).collect();
+    if said.is_empty() { unit(lang, 0, Unit::Second) } else { said.join(" ") }
+}
+
+/// `3 minutes ago`, `in 9 minutes`: what the browser's own formatter says, too.
+pub fn relative(lang: Lang, at: Timestamp, now: Timestamp) -> String {
+    let seconds = at.as_second() - now.as_second();
+    let text = rough(lang, seconds.unsigned_abs());
+    match (lang, seconds) {
+        (Lang::En, 0) => "now".into(),
+        (Lang::Ko, 0) => "지금".into(),
+        (Lang::En, 1..) => format!("in {text}"),
+        (Lang::En, _) => format!("{text} ago"),
+        (Lang::Ko, 1..) => format!("{text} 후"),
+        (Lang::Ko, _) => format!("{text} 전"),
+    }
+}
+
+/// `2026-03-01 09:05:00 UTC`
+pub fn exact(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.split(['.', 'Z']).next().unwrap_or(&text).replace('T', " ");
+    format!("{text} UTC")
+}
+
+/// How much of how much, how fast, and how long still.
+pub fn progress(lang: Lang, progress: codehub_domain::Progress) -> String {
+    let mut text = if progress.total > 0 {
+        match lang {
+            Lang::En => format!("{} of {}", bytes(progress.done.min(progress.total)), bytes(progress.total)),
+            Lang::Ko => format!("{} / {}", bytes(progress.done.min(progress.total)), bytes(progress.total)),
+        }
+    } else {
+        bytes(progress.done)
+    };
+    if progress.rate > 0 {
+        text.push_str(&format!(" · {}/s", bytes(progress.rate)));
+        let left = progress.total.saturating_sub(progress.done) / progress.rate;
+        if left > 0 {
+            text.push_str(&match lang {
+                Lang::En => format!(" · {} left", rough(lang, left)),
+                Lang::Ko => format!(" · {} 남음", rough(lang, left)),
+            });
+        }
+    }
+    text
+}
+
+pub fn total(lang: Lang, count: u64) -> String {
+    match lang {
+        Lang::En if count == 1 => "1 workspace".into(),
+        Lang::En => format!("{count} workspaces"),
+        Lang::Ko => format!("워크스페이스 {count}개"),
+    }
+}
+
+pub fn failed_times(lang: Lang, count: u32) -> String {
+    match lang {
+        Lang::En if count == 1 => "failed once".into(),
+        Lang::En => format!("failed {count} times"),
+        Lang::Ko => format!("{count}번 실패"),
+    }
+}
+
+/// Around a time ahead: `Sleeps in 9 minutes`, `9분 후 대기 전환`.
+pub fn expiry(lang: Lang, to: Desired) -> (&'static str, &'static str) {
+    match (to, lang) {
+        (Desired::Running | Desired::Standby, Lang::En) => ("Sleeps ", ""),
+        (Desired::Running | Desired::Standby, Lang::Ko) => ("", " 대기 전환"),
+        (Desired::Archived | Desired::Deleted, Lang::En) => ("Archived ", ""),
+        (Desired::Archived | Desired::Deleted, Lang::Ko) => ("", " 보관 전환"),
+    }
+}
+
+pub fn default_ttl(lang: Lang, seconds: u32) -> String {
+    match (lang, seconds) {
+        (Lang::En, 0) => "Default: never".into(),
+        (Lang::Ko, 0) => "기본값: 전환 안 함".into(),
+        (Lang::En, _) => format!("Default: {}", span(lang, seconds.into())),
+        (Lang::Ko, _) => format!("기본값: {}", span(lang, seconds.into())),
+    }
+}
+
+/// What a workspace may choose for itself.
+pub fn ttl_bounds(lang: Lang, bounds: crate::config::TtlBounds) -> String {
+    let min = span(lang, bounds.min.max(1).into());
+    match (lang, bounds.max) {
+        (Lang::En, 0) => format!("{min} or more; 0 is never."),
+        (Lang::Ko, 0) => format!("{min} 이상. 0은 전환하지 않음."),
+        (Lang::En, max) => format!("From {min} to {}.", span(lang, max.into())),
+        (Lang::Ko, max) => format!("{min} 이상 {} 이하.", span(lang, max.into())),
+    }
+}
+
+pub fn retry_in(lang: Lang, seconds: u64) -> String {
+    match lang {
+        Lang::En => format!("Too many attempts. Try again in {}.", span(lang, seconds)),
+        Lang::Ko => format!("시도 횟수가 너무 많습니다. {} 후에 다시 시도하세요.", span(lang, seconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (count, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (1_449, "1.4 kB"),
+            (99_949, "99.9 kB"),
+            (99_950, "100 kB"),
+            (999_949, "1000 kB"),
+            (999_950, "1.0 MB"),
+            (1_400_000_000, "1.4 GB"),
+            (123_400_000_000, "123 GB"),
+        ] {
+            assert_eq!(bytes(count), text, "{count}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        let at = |s: i64| Timestamp::from_second(1_700_000_000 + s).unwrap();
+        for (seconds, en, ko) in [
+            (0, "now", "지금"),
+            (-1, "1 second ago", "1초 전"),
+            (59, "in 59 seconds", "59초 후"),
+            (60, "in 1 minute", "1분 후"),
+            (-7_300, "2 hours ago", "2시간 전"),
+            (86_400 * 3, "in 3 days", "3일 후"),
+        ] {
+            assert_eq!(relative(Lang::En, at(seconds), at(0)), en);
+            assert_eq!(relative(Lang::Ko, at(seconds), at(0)), ko);
+        }
+        assert_eq!(exact(at(0)), "2023-11-14 22:13:20 UTC");
+        assert_eq!(span(Lang::En, 5400), "1 hour 30 minutes");
+        assert_eq!(span(Lang::Ko, 600), "10분");
+    }
+
+    #[test]
+    fn progress_says_how_long_still() {
+        let one = codehub_domain::Progress { done: 500_000_000, total: 2_000_000_000, rate: 50_000_000 };
+        assert_eq!(progress(Lang::En, one), "500 MB of 2.0 GB · 50.0 MB/s · 30 seconds left");
+        assert_eq!(progress(Lang::Ko, one), "500 MB / 2.0 GB · 50.0 MB/s · 30초 남음");
+        let unknown = codehub_domain::Progress { done: 10, total: 0, rate: 0 };
+        assert_eq!(progress(Lang::En, unknown), "10 B");
+    }
+}

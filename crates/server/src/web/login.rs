@@ -1,0 +1,185 @@
+//! `/login`, `/logout` and `/preferences`: what works without being signed in.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{RETRY_AFTER, SET_COOKIE},
+};
+use maud::html;
+use serde::Deserialize;
+
+use super::{
+    components::Field,
+    cookies,
+    error::{Result, WebError},
+    flash::Plain,
+    forms,
+    i18n::{Lang, words},
+    icons,
+    layout::{Page, Place},
+    view::{
+        ClientAddress, Form, LANG_COOKIE, Query, THEME_COOKIE, Theme, View, Visitor, see_other,
+        see_other_saying,
+    },
+};
+use crate::{
+    app::App,
+    auth::{
+        self, AuthError, cookie, first_run,
+        login::{self, LoginError, SignedIn},
+    },
+};
+
+const YEAR_SECONDS: u32 = 365 * 86_400;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/login", get(show).post(sign_in))
+        .route("/logout", post(sign_out))
+        .route("/preferences", post(preferences))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Next {
+    next: String,
+}
+
+async fn show(
+    State(app): State<Arc<App>>,
+    Visitor(view): Visitor,
+    headers: HeaderMap,
+    Query(query): Query<Next>,
+) -> Result<Response> {
+    match auth::identify(&app, &headers).await {
+        Ok(_) => return Ok(see_other(forms::local_path(&query.next).unwrap_or("/"))),
+        Err(AuthError::Unauthorized(_)) => {}
+        Err(AuthError::Store(error)) => return Err(error.into()),
+    }
+    if first_run::is_needed(&app).await? {
+        return Ok(not_set_up(&view));
+    }
+    Ok(page(&view, &query.next, "", None).respond(&view))
+}
+
+/// Nobody exists yet: the way in is the link in the server's log.
+fn not_set_up(view: &View) -> Response {
+    let t = view.t;
+    let body = html! {
+        section.card.narrow.door data-testid="not-set-up" {
+            (icons::logo())
+            h1 { (t.not_set_up_title) }
+            p { (t.not_set_up_text) }
+        }
+    };
+    Page::new(t.not_set_up_title, Place::Outside, body).respond(view)
+}
+
+#[derive(Deserialize)]
+struct Credentials {
+    username: String,
+    password: String,
+    #[serde(default)]
+    next: String,
+}
+
+async fn sign_in(
+    State(app): State<Arc<App>>,
+    Visitor(view): Visitor,
+    ClientAddress(address): ClientAddress,
+    headers: HeaderMap,
+    Form(form): Form<Credentials>,
+) -> Result<Response> {
+    match login::login(&app, form.username.trim(), &form.password, address, &headers).await {
+        Ok(session) => {
+            Ok(with_session(&app, see_other(forms::local_path(&form.next).unwrap_or("/")), &session))
+        }
+        Err(LoginError::Wrong) => {
+            let page = page(&view, &form.next, &form.username, Some(view.t.wrong_password.to_owned()));
+            Ok(page.respond_with(&view, StatusCode::UNAUTHORIZED))
+        }
+        Err(LoginError::TooMany { retry_after }) => {
+            let said = words::retry_in(view.lang, retry_after);
+            let page = page(&view, &form.next, &form.username, Some(said));
+            let mut response = page.respond_with(&view, StatusCode::TOO_MANY_REQUESTS);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
+            Ok(response)
+        }
+        Err(LoginError::Store(error)) => Err(error.into()),
+        Err(LoginError::Hash(error)) => Err(error.into()),
+    }
+}
+
+pub(super) fn with_session(app: &App, mut response: Response, session: &SignedIn) -> Response {
+    response.headers_mut().append(SET_COOKIE, cookie::set(&session.secret, app.config.is_https()));
+    response
+}
+
+fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Page {
+    let t = view.t;
+    let body = html! {
+        section.card.narrow.door {
+            (icons::logo())
+            h1 { (t.sign_in_title) }
+            @if let Some(problem) = problem {
+                p.flash.bad role="alert" data-testid="login-error" { (icons::cross()) span { (problem) } }
+            }
+            form.stack method="post" action="/login" data-testid="login-form" {
+                @if let Some(next) = forms::local_path(next) { input type="hidden" name="next" value=(next); }
+                (Field {
+                    required: true,
+                    autofocus: username.is_empty(),
+                    autocomplete: "username",
+                    max: Some(64),
+                    ..Field::text("username", t.username, username)
+                }.render(view, &[]))
+                (Field { autofocus: !username.is_empty(), ..Field::password("password", t.password, "current-password") }.render(view, &[]))
+                button.primary.wide type="submit" data-testid="sign-in" { (t.sign_in) }
+            }
+        }
+    };
+    Page::new(t.sign_in_title, Place::Outside, body)
+}
+
+async fn sign_out(State(app): State<Arc<App>>, Visitor(_): Visitor, headers: HeaderMap) -> Result<Response> {
+    login::end_session(&app, &headers).await?;
+    let mut response = see_other_saying(&app, "/login", Plain::SignedOut);
+    response.headers_mut().append(SET_COOKIE, cookie::clear(app.config.is_https()));
+    Ok(response)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Preferences {
+    lang: String,
+    theme: String,
+    back: String,
+}
+
+async fn preferences(
+    State(app): State<Arc<App>>,
+    Visitor(_): Visitor,
+    Form(form): Form<Preferences>,
+) -> Result<Response> {
+    let mut response = see_other(forms::local_path(&form.back).unwrap_or("/"));
+    let https = app.config.is_https();
+    match (Lang::from_code(&form.lang), Theme::from_code(&form.theme)) {
+        (Some(lang), _) => {
+            let cookie = cookies::set(LANG_COOKIE, lang.code(), YEAR_SECONDS, https);
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        (None, Some(theme)) => {
+            let cookie = cookies::set(THEME_COOKIE, theme.code(), YEAR_SECONDS, https);
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        (None, None) => return Ok(WebError::BadRequest.into_response()),
+    }
+    Ok(response)
+}

@@ -1,0 +1,276 @@
+//! `/workspaces/new`, `/workspaces/{id}/edit`: a workspace's fields as a form.
+
+use std::sync::Arc;
+
+use axum::{Router, extract::State, response::Response, routing::get};
+use codehub_adapters::store::NewWorkspace;
+use codehub_domain::{Desired, Workspace, WorkspaceId};
+use http::StatusCode;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::{
+    components::{Field, field_error},
+    error::Result,
+    flash::{Flash, Plain},
+    forms::{self, WorkspaceForm, Wrong},
+    i18n::{Lang, words},
+    layout::{Page, Place},
+    view::{Form, Me, PathId, View, see_other, see_other_saying},
+};
+use crate::{
+    app::App,
+    config::{TtlBounds, TtlConfig},
+    service::{self, Access},
+};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/workspaces", get(to_list).post(create))
+        .route("/workspaces/new", get(new))
+        .route("/workspaces/{id}/edit", get(edit).post(save))
+}
+
+async fn to_list() -> Response {
+    see_other("/")
+}
+
+async fn new(State(app): State<Arc<App>>, me: Me) -> Response {
+    create_page(&app, &me.view, &WorkspaceForm::default(), &[], None).respond(&me.view)
+}
+
+async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceForm>) -> Result<Response> {
+    let fields = match form.check(&app.config.ttl) {
+        Ok(fields) => fields,
+        Err(wrong) => {
+            let page = create_page(&app, &me.view, &form, &wrong, None);
+            return Ok(page.respond_with(&me.view, StatusCode::BAD_REQUEST));
+        }
+    };
+    let new = NewWorkspace {
+        id: WorkspaceId::from_uuid(Uuid::now_v7()),
+        owner: me.user().id,
+        name: fields.name,
+        description: fields.description,
+        memo: fields.memo,
+        image_ref: app.config.runtime.image.clone(),
+        desired: fields.desired,
+        standby_ttl_seconds: fields.standby_ttl_seconds,
+        archive_ttl_seconds: fields.archive_ttl_seconds,
+        from_archive: None,
+        activity_mode: None,
+    };
+    match service::create(&app, me.user(), new, me.actor()).await {
+        Ok(workspace) => {
+            let to = format!("/workspaces/{}", workspace.id);
+            Ok(see_other_saying(&app, &to, Plain::Created))
+        }
+        // What was typed is not thrown away because of a limit.
+        Err(denied) => {
+            let page = create_page(&app, &me.view, &form, &[], Some(Flash::of_refusal(denied)?));
+            Ok(page.respond_with(&me.view, StatusCode::CONFLICT))
+        }
+    }
+}
+
+fn create_page(
+    app: &App,
+    view: &View,
+    form: &WorkspaceForm,
+    wrong: &[Wrong],
+    refused: Option<Flash>,
+) -> Page {
+    let t = view.t;
+    let body = html! {
+        section.card.narrow data-dialog-content {
+            h1 #dialog-title { (t.new_workspace) }
+            @if let Some(refused) = refused {
+                p.flash.bad role="alert" data-testid="refused" { (refused.text(view.lang)) }
+            }
+            form.stack method="post" action="/workspaces" data-testid="workspace-form" {
+                (name_and_description(view, form, wrong))
+                details open[!wrong.is_empty()] data-testid="advanced" {
+                    summary { (t.advanced) }
+                    div.stack {
+                        (desired_choice(view, form, wrong))
+                        (ttl_fields(view, &app.config.ttl, form, wrong))
+                    }
+                }
+                div.actions {
+                    a.button href="/" data-close { (t.cancel) }
+                    button.primary type="submit" data-testid="create" { (t.create_workspace) }
+                }
+            }
+        }
+    };
+    Page::new(t.new_workspace, Place::Workspaces, body)
+}
+
+fn name_and_description(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+    let t = view.t;
+    html! {
+        (Field {
+            required: true,
+            autofocus: true,
+            max: Some(forms::NAME_MAX),
+            ..Field::text("name", t.name, &form.name)
+        }.render(view, wrong))
+        (Field {
+            max: Some(forms::DESCRIPTION_MAX),
+            hint: Some(t.description_hint),
+            ..Field::text("description", t.description, &form.description)
+        }.render(view, wrong))
+    }
+}
+
+fn desired_choice(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+    let chosen = form.desired_state.parse().unwrap_or(Desired::Running);
+    html! {
+        fieldset.field {
+            legend { (view.t.begin_as) }
+            div.choices {
+                @for desired in [Desired::Running, Desired::Standby, Desired::Archived] {
+                    label {
+                        input type="radio" name="desired_state" value=(desired) checked[chosen == desired]
+                            data-testid={ "desired-" (desired) };
+                        " " (words::desired(view.lang, desired))
+                    }
+                }
+            }
+            (field_error(view, wrong, "desired_state"))
+        }
+    }
+}
+
+fn ttl_fields(view: &View, ttl: &TtlConfig, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+    let t = view.t;
+    html! {
+        (ttl_field(view, &Ttl {
+            name: "standby_ttl",
+            unit_name: "standby_unit",
+            label: t.sleeps_after,
+            value: &form.standby_ttl,
+            unit: &form.standby_unit,
+            default: ttl.standby_seconds,
+            bounds: ttl.standby_bounds(),
+        }, wrong))
+        (ttl_field(view, &Ttl {
+            name: "archive_ttl",
+            unit_name: "archive_unit",
+            label: t.archived_after,
+            value: &form.archive_ttl,
+            unit: &form.archive_unit,
+            default: ttl.archive_seconds,
+            bounds: ttl.archive_bounds(),
+        }, wrong))
+    }
+}
+
+struct Ttl<'a> {
+    name: &'static str,
+    unit_name: &'static str,
+    label: &'a str,
+    value: &'a str,
+    unit: &'a str,
+    default: u32,
+    bounds: TtlBounds,
+}
+
+fn ttl_field(view: &View, ttl: &Ttl<'_>, wrong: &[Wrong]) -> Markup {
+    let unit = if ttl.unit.is_empty() { "m" } else { ttl.unit };
+    let is_wrong = wrong.iter().any(|one| one.field == ttl.name);
+    html! {
+        div.field {
+            label for=(ttl.name) { (ttl.label) }
+            div.with-unit {
+                input id=(ttl.name) name=(ttl.name) type="number" min="0" step="1" inputmode="numeric" value=(ttl.value)
+                    aria-describedby={ (ttl.name) "-hint" } aria-invalid=[is_wrong.then_some("true")]
+                    data-testid={ "field-" (ttl.name) };
+                select name=(ttl.unit_name) aria-label=(view.t.unit) {
+                    @for (name, _) in forms::UNITS {
+                        option value=(name) selected[name == unit] { (unit_word(view.lang, name)) }
+                    }
+                }
+            }
+            p.hint #{ (ttl.name) "-hint" } {
+                (words::default_ttl(view.lang, ttl.default)) ". " (words::ttl_bounds(view.lang, ttl.bounds))
+            }
+            (field_error(view, wrong, ttl.name))
+        }
+    }
+}
+
+fn unit_word(lang: Lang, unit: &str) -> &'static str {
+    let t = lang.texts();
+    match unit {
+        "s" => t.seconds,
+        "h" => t.hours,
+        "d" => t.days,
+        _ => t.minutes,
+    }
+}
+
+async fn edit(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
+    let workspace = service::find(&app, me.user(), id, Access::Own).await?;
+    let form = form_of(&workspace);
+    Ok(edit_page(&app, &me.view, &workspace, &form, &[]).respond(&me.view))
+}
+
+async fn save(
+    State(app): State<Arc<App>>,
+    me: Me,
+    PathId(id): PathId<WorkspaceId>,
+    Form(form): Form<WorkspaceForm>,
+) -> Result<Response> {
+    let workspace = service::find(&app, me.user(), id, Access::Own).await?;
+    match form.check(&app.config.ttl) {
+        Ok(fields) => {
+            service::edit(&app, id, fields.into()).await?;
+            Ok(see_other_saying(&app, &format!("/workspaces/{id}"), Plain::Saved))
+        }
+        Err(wrong) => {
+            let page = edit_page(&app, &me.view, &workspace, &form, &wrong);
+            Ok(page.respond_with(&me.view, StatusCode::BAD_REQUEST))
+        }
+    }
+}
+
+fn form_of(workspace: &Workspace) -> WorkspaceForm {
+    let (standby_ttl, standby_unit) = forms::in_unit(workspace.standby_ttl_seconds);
+    let (archive_ttl, archive_unit) = forms::in_unit(workspace.archive_ttl_seconds);
+    WorkspaceForm {
+        name: workspace.name.clone(),
+        description: workspace.description.clone(),
+        memo: workspace.memo.clone(),
+        desired_state: String::new(),
+        standby_ttl,
+        standby_unit: standby_unit.into(),
+        archive_ttl,
+        archive_unit: archive_unit.into(),
+    }
+}
+
+fn edit_page(app: &App, view: &View, workspace: &Workspace, form: &WorkspaceForm, wrong: &[Wrong]) -> Page {
+    let t = view.t;
+    let body = html! {
+        section.card.narrow data-dialog-content {
+            h1 #dialog-title { (t.edit_workspace) }
+            form.stack method="post" action={ "/workspaces/" (workspace.id) "/edit" } data-testid="edit-form" {
+                (name_and_description(view, form, wrong))
+                div.field {
+                    label for="memo" { (t.memo) }
+                    // A first line break right after the tag is dropped by browsers: ours is that one.
+                    textarea #memo name="memo" rows="6" aria-describedby="memo-hint" data-testid="field-memo" { "\n" (form.memo) }
+                    p.hint #memo-hint { (t.memo_hint) }
+                    (field_error(view, wrong, "memo"))
+                }
+                (ttl_fields(view, &app.config.ttl, form, wrong))
+                div.actions {
+                    a.button href={ "/workspaces/" (workspace.id) } data-close { (t.cancel) }
+                    button.primary type="submit" data-testid="save" { (t.save) }
+                }
+            }
+        }
+    };
+    Page::new(t.edit_workspace, Place::Workspaces, body)
+}

@@ -1,0 +1,143 @@
+//! What went wrong, what it means, and the ways out.
+//!
+//! Which ways there are is the domain's to say: it is asked what would become of each.
+
+use codehub_adapters::archive::ListedArchive;
+use codehub_domain::{
+    Operation, Phase, Status, Truth,
+    recovery::{Recovery, RecoveryRefusal, recover},
+};
+use maud::{Markup, html};
+
+use super::{
+    components::{ahead, moment},
+    detail::Detail,
+    i18n::{trouble, words},
+    icons, row,
+    view::{Me, View},
+};
+
+/// The ways out of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ways {
+    /// Clear the error and let reality decide again.
+    pub(super) again: bool,
+    /// Give the home up and begin with an empty one.
+    pub(super) empty: bool,
+    /// Going back to an archive would drop a home that is still there.
+    pub(super) restoring_drops: bool,
+}
+
+impl Ways {
+    pub(super) fn of(status: &Status, any_archive: Option<&ListedArchive>) -> Option<Self> {
+        if status.phase != Phase::Error || status.operation != Operation::None {
+            return None;
+        }
+        let restore_from = any_archive.map(|archive| archive.key);
+        let empty = recover(status, Recovery { restore_from: None, accept_data_loss: true });
+        Some(Self {
+            again: recover(status, Recovery::default()).is_ok(),
+            empty: status.home.truth != Truth::None && empty.is_ok_and(|next| next.home.truth == Truth::None),
+            restoring_drops: restore_from.is_some()
+                && recover(status, Recovery { restore_from, accept_data_loss: false })
+                    == Err(RecoveryRefusal::WouldDropHome),
+        })
+    }
+}
+
+/// The error, if there is one; an empty part otherwise, so that it can appear later.
+pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
+    let (view, t, status) = (&me.view, me.view.t, &detail.workspace.status);
+    let Some(failure) = &status.error else {
+        return html! { section #part-error data-part {} };
+    };
+    let archives = detail.archives.as_deref().unwrap_or_default();
+    let may = row::Buttons::of(me.user(), &detail.workspace).recover;
+    html! {
+        section #part-error data-part .card.error-card[failure.reason.is_terminal()]
+            aria-labelledby="error-title" data-testid="error" data-reason=(failure.reason) {
+            h2 #error-title { (icons::phase(Phase::Error)) (trouble::reason(view.lang, failure.reason)) }
+            p { (trouble::reason_meaning(view.lang, failure.reason)) }
+            @if !failure.message.is_empty() {
+                p.said { span.quiet { (t.in_its_words) " " } code.break { (failure.message) } }
+            }
+            p.quiet {
+                (words::failed_times(view.lang, status.error_count.max(1)))
+                " · " code { (failure.reason) }
+                @if let Some(at) = status.next_retry_at { " · " (t.tries_again) " " (ahead(view, at)) }
+            }
+            @if may {
+                @if let Some(ways) = Ways::of(status, archives.first()) {
+                    (forms(view, detail, archives, ways))
+                }
+            }
+        }
+    }
+}
+
+fn forms(view: &View, detail: &Detail, archives: &[ListedArchive], ways: Ways) -> Markup {
+    let t = view.t;
+    let action = format!("/workspaces/{}/recover", detail.workspace.id);
+    let restore = html! {
+        @if archives.is_empty() {
+            p.quiet data-testid="no-archives" {
+                @if detail.archives.is_none() { (t.archives_unreachable) } @else { (t.no_archive_to_restore) }
+            }
+        } @else {
+            form.stack method="post" action=(action) data-testid="recover-restore" {
+                fieldset.field {
+                    legend { (t.choose_archive) }
+                    div.choices.column {
+                        @for (n, archive) in archives.iter().enumerate() {
+                            label {
+                                input type="radio" name="restore_from" value=(archive.key) checked[n == 0] required;
+                                " " (moment(view, archive.modified_at)) " · " (words::bytes(archive.size))
+                            }
+                        }
+                    }
+                }
+                (confirmation(if ways.restoring_drops { t.confirm_drop } else { t.confirm_restore }, ways.restoring_drops))
+                div.actions { button type="submit" .primary[!ways.again] data-testid="recover-restore-go" { (t.restore_archive) } }
+            }
+        }
+    };
+    html! {
+        div #recover .ways {
+            @if ways.again {
+                div.way {
+                    h3 { (t.try_again) }
+                    p { (t.try_again_text) }
+                    form method="post" action=(action) data-testid="recover-again" {
+                        button.primary type="submit" data-testid="recover" { (t.try_again) }
+                    }
+                }
+            }
+            @if ways.restoring_drops {
+                details.way { summary { (t.go_back) } (restore) }
+            } @else {
+                div.way { h3 { (t.go_back) } (restore) }
+            }
+            @if ways.empty {
+                div.way {
+                    h3 { (t.start_empty) }
+                    p { (t.start_empty_text) }
+                    form.stack method="post" action=(action) data-testid="recover-empty" {
+                        (confirmation(t.confirm_empty, true))
+                        div.actions { button.danger type="submit" data-testid="recover-empty-go" { (t.start_empty) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A box that must be ticked; what it says is sent only where the rules ask for it.
+fn confirmation(text: &str, accepts_loss: bool) -> Markup {
+    html! {
+        label.check {
+            input type="checkbox" name=(if accepts_loss { "accept_data_loss" } else { "understood" }) value="yes" required
+                data-testid="confirm-loss";
+            span { (text) }
+        }
+    }
+}

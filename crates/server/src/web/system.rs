@@ -1,0 +1,100 @@
+//! `/system`: how the deployment is doing, for administrators.
+
+use std::sync::Arc;
+
+use axum::{Router, extract::State, response::Response, routing::get};
+use codehub_domain::Phase;
+use maud::{Markup, html};
+
+use super::{
+    components::badge,
+    error::Result,
+    i18n::words,
+    icons,
+    layout::{Page, Place},
+    view::{Admin, View},
+};
+use crate::{app::App, coordinator::gc};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/system", get(show))
+}
+
+async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response> {
+    let (view, t) = (&me.view, me.view.t);
+    let counts = app.store().workspace_counts().await?;
+    let brake = app.store().setting_get(gc::BRAKE_SETTING).await?;
+    let backends = &app.backends;
+    let (instances, volumes, archives, bus) = tokio::join!(
+        backends.instances.ping(),
+        backends.volumes.ping(),
+        backends.archives.ping(),
+        backends.bus.ping()
+    );
+    let leading = *app.leading.borrow();
+    let total: u64 = counts.values().sum();
+    let body = html! {
+        div.page-head { h1 { (t.system) } }
+        @if let Some(brake) = &brake {
+            section.card.error-card data-testid="gc-brake" {
+                h2 { (icons::phase(Phase::Error)) (t.gc_braked) }
+                p { (t.gc_braked_text) " " code { (brake) } }
+                p { code { "codehub admin gc approve" } }
+            }
+        }
+        section.card {
+            h2 { (words::total(view.lang, total)) }
+            ul.counts data-testid="counts" {
+                @for phase in Phase::ALL.iter().filter(|phase| **phase != Phase::Deleted) {
+                    li data-phase=(phase) {
+                        span.count { (counts.get(phase).copied().unwrap_or_default()) }
+                        (badge(view.lang, *phase))
+                    }
+                }
+            }
+        }
+        div.columns.even {
+            section.card {
+                h2 { (t.backends) }
+                dl.facts {
+                    (backend(view, t.database, app.store().kind(), true))
+                    (backend(view, t.runtime, backends.instances.kind(), instances.is_ok()))
+                    (backend(view, t.homes, backends.volumes.kind(), volumes.is_ok()))
+                    (backend(view, t.archives, backends.archives.kind(), archives.is_ok()))
+                    (backend(view, t.bus, backends.bus.kind(), bus.is_ok()))
+                }
+            }
+            section.card {
+                h2 { (t.this_server) }
+                dl.facts {
+                    dt { (t.version) } dd data-testid="version" { (env!("CARGO_PKG_VERSION")) }
+                    dt { (t.address) } dd.break { (app.config.public_base_url) }
+                    dt { (t.coordinator) }
+                    dd data-testid="leader" {
+                        @match leading {
+                            Some(epoch) => span.yes { (icons::check()) (t.leads) " (" (t.epoch) " " (epoch) ")" },
+                            None => span { (t.does_not_lead) },
+                        }
+                    }
+                    dt { (t.gc) }
+                    dd {
+                        @if brake.is_some() { span.no.bad { (icons::cross()) (t.gc_braked) } }
+                        @else { span.yes { (icons::check()) (t.gc_normal) } }
+                    }
+                }
+            }
+        }
+    };
+    Ok(Page::new(t.system, Place::System, body).respond(view))
+}
+
+fn backend(view: &View, name: &str, kind: &str, answers: bool) -> Markup {
+    html! {
+        dt { (name) }
+        dd {
+            code { (kind) } " "
+            @if answers { span.yes { (icons::check()) (view.t.answers) } }
+            @else { span.no.bad { (icons::cross()) (view.t.answers_not) } }
+        }
+    }
+}

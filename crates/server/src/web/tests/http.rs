@@ -1,0 +1,296 @@
+//! How pages answer: headers, origins, sign-in, redirects, refusals.
+
+use ::http::{
+    StatusCode,
+    header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    },
+};
+use codehub_domain::{Desired, Operation, Phase, user::Role};
+
+use super::{OURS, TestApp};
+use crate::{auth::first_run, web::assets};
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+#[tokio::test]
+async fn every_answer_has_the_policy() {
+    let app = TestApp::new().await;
+    let (_, cookie) = app.person("ann", Role::Admin).await;
+    let asset = assets::url("app.css");
+    for (path, cookies) in [
+        ("/", cookie.as_str()),
+        ("/", ""),
+        ("/login", ""),
+        ("/nothing", ""),
+        ("/workspaces/x", &cookie),
+        ("/logout", &cookie),
+        (&asset, ""),
+    ] {
+        let answer = app.get(path, cookies).await;
+        assert_eq!(answer.headers[CONTENT_SECURITY_POLICY], POLICY, "{path}");
+        assert_eq!(answer.headers[X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
+        assert_eq!(answer.headers[REFERRER_POLICY], "same-origin", "{path}");
+        assert_eq!(answer.headers.get_all(CACHE_CONTROL).iter().count(), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn assets_are_kept_for_ever_and_old_addresses_are_not() {
+    let app = TestApp::new().await;
+    for name in ["app.css", "app.js", "icon.svg"] {
+        let answer = app.get(&assets::url(name), "").await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(answer.headers[CACHE_CONTROL].to_str().unwrap().contains("immutable"));
+        let known = ::http::Request::get(assets::url(name)).header(IF_NONE_MATCH, &answer.headers[ETAG]);
+        let again = app.send(known.body(axum::body::Body::empty()).unwrap()).await;
+        assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""));
+        let old = app.get(&format!("/assets/old/{name}"), "").await;
+        assert_eq!(old.headers[CACHE_CONTROL], "no-cache");
+    }
+    assert_eq!(app.get("/assets/x/../Cargo.toml", "").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn nothing_changes_by_a_get() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("ann", Role::Admin).await;
+    let id = app.workspace(me, "box").await.id;
+    for path in [
+        "/logout".to_owned(),
+        "/preferences".into(),
+        "/account/password".into(),
+        format!("/workspaces/{id}/start"),
+        format!("/workspaces/{id}/stop"),
+        format!("/workspaces/{id}/archive"),
+        format!("/workspaces/{id}/recover"),
+        format!("/users/{me}/role"),
+        format!("/users/{me}/disabled"),
+        format!("/users/{me}/password"),
+    ] {
+        assert_eq!(app.get(&path, &cookie).await.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn forms_must_come_from_our_own_pages() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("ann", Role::Admin).await;
+    let id = app.workspace(me, "box").await.id;
+    let paths = [
+        "/workspaces".to_owned(),
+        format!("/workspaces/{id}/start"),
+        format!("/workspaces/{id}/delete"),
+        "/tokens".into(),
+        "/users".into(),
+        "/account/password".into(),
+    ];
+    for path in &paths {
+        for origin in [None, Some("https://evil.example"), Some("null")] {
+            let answer = app.post_from(origin, path, &cookie, "name=x").await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} from {origin:?}");
+        }
+    }
+    for path in ["/login", "/logout", "/setup", "/preferences"] {
+        let answer = app.post_from(Some("https://evil.example"), path, &cookie, "lang=ko").await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    assert!(app.app.store().workspace_get(id).await.unwrap().unwrap().deleted_at.is_none());
+}
+
+#[tokio::test]
+async fn signing_in_goes_on_to_where_one_wanted_to_be() {
+    let app = TestApp::new().await;
+    app.person("ann", Role::User).await;
+    let first = app.get("/tokens?x=1", "").await;
+    assert_eq!((first.status, first.location()), (StatusCode::SEE_OTHER, "/login?next=/tokens%3Fx%3D1"));
+    for (next, expected) in [
+        ("%2Ftokens%3Fx%3D1", "/tokens?x=1"),
+        ("%2F%2Fevil.example", "/"),
+        ("https%3A%2F%2Fevil.example", "/"),
+        ("%2F%5Cevil.example", "/"),
+        ("", "/"),
+    ] {
+        let answer = app.post("/login", "", &format!("username=ann&password=password1&next={next}")).await;
+        assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, expected), "{next}");
+        let cookie = answer.cookie("session").unwrap();
+        let there = app.get("/login?next=//evil.example", &cookie).await;
+        assert_eq!(there.location(), "/", "whoever is signed in is not sent elsewhere either");
+    }
+    let wrong = app.post("/login", "", "username=ann&password=wrong&next=//evil.example").await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    assert!(wrong.cookie("session").is_none() && !wrong.body.contains("evil.example"));
+}
+
+#[tokio::test]
+async fn the_first_run_ends_with_the_form_for_a_workspace() {
+    let app = TestApp::new().await;
+    let first_run::FirstRun::Link(link) = first_run::prepare(&app.app).await.unwrap() else { panic!() };
+    let token = link.reveal().split("token=").nth(1).unwrap().to_owned();
+    assert!(app.get("/login", "").await.body.contains("not-set-up"));
+    assert!(app.get(&format!("/setup?token={token}"), "").await.body.contains("setup-form"));
+    let form = |token: &str, again: &str| {
+        format!("token={token}&username=ann&password=password1&password_again={again}")
+    };
+    let differ = app.post("/setup", "", &form(&token, "password2")).await;
+    assert!(differ.status == StatusCode::BAD_REQUEST && differ.body.contains("field-error"));
+    assert_eq!(app.post("/setup", "", &form("wrong", "password1")).await.status, StatusCode::FORBIDDEN);
+    let done = app.post("/setup", "", &form(&token, "password1")).await;
+    assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/workspaces/new"));
+    let cookies = format!("{}; {}", done.cookie("session").unwrap(), done.cookie("flash").unwrap());
+    let page = app.get("/workspaces/new", &cookies).await;
+    assert!(page.body.contains("data-testid=\"flash\"") && page.body.contains("workspace-form"));
+    assert_eq!(page.cookie("flash").unwrap(), "flash=", "said once");
+    assert_eq!(app.get("/setup?token=x", "").await.location(), "/login", "only once");
+}
+
+#[tokio::test]
+async fn creating_keeps_what_was_typed_and_says_what_is_wrong() {
+    let app = TestApp::new().await;
+    let (_, cookie) = app.person("ann", Role::User).await;
+    let wrong =
+        app.post("/workspaces", &cookie, "name=+&description=kept&standby_ttl=x&standby_unit=m").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    assert!(wrong.body.contains("value=\"kept\"") && wrong.body.contains("name-error"));
+    assert!(wrong.body.contains("standby_ttl-error"));
+    let made =
+        app.post("/workspaces", &cookie, "name=box&desired_state=STANDBY&archive_ttl=2&archive_unit=h").await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER);
+    let id = made.location().strip_prefix("/workspaces/").unwrap().parse().unwrap();
+    let workspace = app.app.store().workspace_get(id).await.unwrap().unwrap();
+    assert_eq!((workspace.desired, workspace.archive_ttl_seconds), (Desired::Standby, Some(7200)));
+    let saved =
+        app.post(&format!("/workspaces/{id}/edit"), &cookie, "name=other&memo=a%0D%0Ab&standby_ttl=").await;
+    assert_eq!(saved.location(), format!("/workspaces/{id}"));
+    let workspace = app.app.store().workspace_get(id).await.unwrap().unwrap();
+    assert_eq!((workspace.name.as_str(), workspace.memo.as_str()), ("other", "a\nb"));
+    assert_eq!(workspace.archive_ttl_seconds, None, "empty is the default again");
+}
+
+#[tokio::test]
+async fn refusals_are_said_kindly_on_the_page_one_came_from() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("ann", Role::User).await;
+    let made = app.workspace(me, "box").await;
+    app.put(&made, |status| {
+        status.phase = Phase::Standby;
+        status.operation = Operation::Starting;
+    })
+    .await;
+    let path = format!("/workspaces/{}/archive", made.id);
+    let answer = app.post(&path, &cookie, "back=/%3Fq%3Dbox").await;
+    assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/?q=box"));
+    let cookies = format!("{cookie}; {}", answer.cookie("flash").unwrap());
+    let page = app.get_in("ko", "/?q=box", &cookies).await;
+    assert!(page.body.contains("진행 중인 작업이 있습니다(시작하는 중)"), "{}", page.body);
+    let elsewhere = app.post(&path, &cookie, "back=//evil.example").await;
+    assert_eq!(elsewhere.location(), "/");
+    let planted = app.get("/", &format!("{cookie}; flash=<b>hello</b>")).await;
+    assert!(!planted.body.contains("hello") && !planted.body.contains("data-testid=\"flash\""));
+}
+
+#[tokio::test]
+async fn what_is_not_ones_own_is_not_shown() {
+    let app = TestApp::new().await;
+    let (ann, anns) = app.person("ann", Role::User).await;
+    let (_, bobs) = app.person("bob", Role::User).await;
+    let (_, admins) = app.person("root", Role::Admin).await;
+    let id = app.workspace(ann, "secret-box").await.id;
+    for rest in ["", "/row", "/live", "/edit", "/delete", "/logs"] {
+        let path = format!("/workspaces/{id}{rest}");
+        assert_eq!(app.get(&path, &bobs).await.status, StatusCode::FORBIDDEN, "{path}");
+        assert_eq!(app.get(&path, &anns).await.status, StatusCode::OK, "{path}");
+        let admin = if rest == "/edit" { StatusCode::FORBIDDEN } else { StatusCode::OK };
+        assert_eq!(app.get(&path, &admins).await.status, admin, "{path}");
+    }
+    assert!(!app.get("/?all=true", &bobs).await.body.contains("secret-box"), "only administrators see all");
+    assert!(app.get("/?all=true", &admins).await.body.contains("secret-box"));
+    for path in ["/users", "/system"] {
+        assert_eq!(app.get(path, &bobs).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    let start = format!("/workspaces/{id}/start");
+    assert_eq!(app.post(&start, &admins, "").await.status, StatusCode::FORBIDDEN, "starting is the owner's");
+}
+
+#[tokio::test]
+async fn deleting_asks_first_and_then_does() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("ann", Role::User).await;
+    let id = app.workspace(me, "box").await.id;
+    let path = format!("/workspaces/{id}/delete");
+    assert!(app.get(&path, &cookie).await.body.contains("confirm-yes"));
+    assert!(app.app.store().workspace_get(id).await.unwrap().unwrap().deleted_at.is_none());
+    let done = app.post(&path, &cookie, "").await;
+    assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/"));
+    assert_eq!(app.get(&format!("/workspaces/{id}"), &cookie).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(app.get(&format!("/workspaces/{id}/row"), &cookie).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once() {
+    let app = TestApp::new().await;
+    let (_, cookie) = app.person("ann", Role::User).await;
+    let made = app.post("/tokens", &cookie, "name=laptop&days=90").await;
+    assert_eq!(made.status, StatusCode::CREATED);
+    assert!(made.body.contains("chp_") && made.headers[CACHE_CONTROL] == "no-store");
+    let list = app.get("/tokens", &cookie).await;
+    assert!(list.body.contains("laptop") && !list.body.contains("chp_"));
+    assert_eq!(app.post("/tokens", &cookie, "name=&days=90").await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(app.post("/tokens", &cookie, "name=x&days=12345").await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn administrators_cannot_lock_themselves_out() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("root", Role::Admin).await;
+    let (bob, _) = app.person("bob", Role::User).await;
+    for (rest, form) in [("role", "role=user"), ("disabled", "disabled=true"), ("delete", "")] {
+        let answer = app.post(&format!("/users/{me}/{rest}"), &cookie, form).await;
+        assert_eq!(answer.cookie("flash").unwrap(), "flash=not-yourself", "{rest}");
+    }
+    app.post(&format!("/users/{bob}/disabled"), &cookie, "disabled=true").await;
+    assert!(app.app.store().user_get(bob).await.unwrap().unwrap().disabled);
+    let taken = app
+        .post("/users", &cookie, "username=BOB&password=password1&password_again=password1&role=user")
+        .await;
+    assert_eq!(taken.status, StatusCode::BAD_REQUEST);
+    assert!(taken.body.contains("This username is taken."));
+    let deleted = app.post(&format!("/users/{bob}/delete"), &cookie, "").await;
+    assert_eq!(
+        (deleted.location(), deleted.cookie("flash").unwrap().as_str()),
+        ("/users", "flash=user-deleted")
+    );
+}
+
+#[tokio::test]
+async fn language_and_theme_are_chosen_and_kept() {
+    let app = TestApp::new().await;
+    app.person("ann", Role::User).await;
+    assert!(app.get_in("ko-KR", "/login", "").await.body.contains("CodeHub 로그인"));
+    let chosen = app.post("/preferences", "", "lang=ko&back=/login").await;
+    assert_eq!((chosen.location(), chosen.cookie("lang").unwrap().as_str()), ("/login", "lang=ko"));
+    assert!(app.get_in("en", "/login", "lang=ko").await.body.contains("<html lang=\"ko\""));
+    let dark = app.post("/preferences", "", "theme=dark&back=//evil.example").await;
+    assert_eq!((dark.location(), dark.cookie("theme").unwrap().as_str()), ("/", "theme=dark"));
+    assert!(app.get("/login", "theme=dark").await.body.contains("data-theme=\"dark\""));
+    assert!(!app.get("/login", "theme=%22%3E; lang=xx").await.body.contains("data-theme"));
+    assert_eq!(
+        app.post_from(Some(OURS), "/preferences", "", "lang=xx").await.status,
+        StatusCode::BAD_REQUEST
+    );
+}
+
+#[tokio::test]
+async fn without_a_script_a_page_looks_again_only_while_something_is_under_way() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("ann", Role::User).await;
+    let made = app.workspace(me, "box").await;
+    assert!(app.get("/", &cookie).await.body.contains("http-equiv=\"refresh\""));
+    app.put(&made, |status| status.phase = Phase::Running).await;
+    assert!(!app.get("/", &cookie).await.body.contains("http-equiv=\"refresh\""));
+    let page = app.get("/", &cookie).await.body;
+    assert!(
+        page.contains("href=\"#main\"") && page.contains("<main") && page.contains("aria-live=\"polite\"")
+    );
+}

@@ -1,0 +1,154 @@
+//! The pages against a real store and simulated backends, as a browser would ask for them.
+
+mod http;
+mod markup;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use ::http::{
+    Method, Request, StatusCode,
+    header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE},
+};
+use axum::{Router, body::Body, extract::ConnectInfo};
+use codehub_adapters::{
+    bus::MemoryBus,
+    fake::{FakeBackends, Faults, Gate, World},
+    store::{Created, NewWorkspace, Saved, SqliteStore},
+};
+use codehub_domain::{
+    Desired, Status, UserId, Workspace, WorkspaceId, event::Actor, limits::Limits, user::Role,
+};
+use http_body_util::BodyExt as _;
+use tower::ServiceExt as _;
+use uuid::Uuid;
+
+use crate::{
+    app::{App, Backends},
+    auth::login,
+    config::Config,
+};
+
+const OURS: &str = "http://127.0.0.1:8080";
+
+struct TestApp {
+    app: Arc<App>,
+    router: Router,
+    _dir: tempfile::TempDir,
+}
+
+/// What came back.
+struct Answer {
+    status: StatusCode,
+    headers: ::http::HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn location(&self) -> &str {
+        self.headers.get(LOCATION).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// `name=value` of a cookie that was set.
+    fn cookie(&self, name: &str) -> Option<String> {
+        let set = self.headers.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap());
+        set.filter_map(|cookie| cookie.split(';').next())
+            .find(|pair| pair.starts_with(&format!("{name}=")))
+            .map(str::to_owned)
+    }
+}
+
+impl TestApp {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap().to_owned();
+        let config = Config::with(&[("data_dir", &path)]).unwrap();
+        let store = Arc::new(SqliteStore::open(dir.path().join("test.db")).await.unwrap());
+        let fake = FakeBackends { world: World::new(1, Faults::NONE, None), gate: Gate::new() };
+        let backends = Backends {
+            store,
+            bus: Arc::new(MemoryBus::new()),
+            instances: Arc::new(fake.clone()),
+            volumes: Arc::new(fake.clone()),
+            archives: Arc::new(fake),
+        };
+        let app = Arc::new(App::new(config, backends));
+        let router = super::router().fallback(super::not_found).with_state(Arc::clone(&app));
+        Self { app, router, _dir: dir }
+    }
+
+    /// A person with a session: their id and the cookie.
+    async fn person(&self, name: &str, role: Role) -> (UserId, String) {
+        let id = UserId::from_uuid(Uuid::now_v7());
+        let hash = self.app.passwords.hash("password1").await.unwrap();
+        self.app.store().user_create(id, name, &hash, role).await.unwrap();
+        let user = self.app.store().user_get(id).await.unwrap().unwrap();
+        let session = login::open_session(&self.app, user).await.unwrap();
+        (id, format!("session={}", session.secret))
+    }
+
+    async fn workspace(&self, owner: UserId, name: &str) -> Workspace {
+        let new = NewWorkspace {
+            id: WorkspaceId::from_uuid(Uuid::now_v7()),
+            owner,
+            name: name.into(),
+            description: name.into(),
+            memo: name.into(),
+            image_ref: String::new(),
+            desired: Desired::Running,
+            standby_ttl_seconds: None,
+            archive_ttl_seconds: None,
+            from_archive: None,
+            activity_mode: None,
+        };
+        match self.app.store().workspace_create(new, Limits::NONE, Actor::User(owner)).await.unwrap() {
+            Created::Created(workspace) => *workspace,
+            refused @ (Created::LimitReached(_) | Created::ArchiveGone) => panic!("{refused:?}"),
+        }
+    }
+
+    /// Puts a workspace into a state the way the controller would.
+    async fn put(&self, workspace: &Workspace, change: impl FnOnce(&mut Status)) -> Workspace {
+        let epoch = self.app.store().epoch_take("test").await.unwrap();
+        let mut status = workspace.status.clone();
+        change(&mut status);
+        let saved = self.app.store().workspace_save(epoch, workspace, &status, &[]).await.unwrap();
+        assert!(matches!(saved, Saved::Saved(_)));
+        self.app.store().workspace_get(workspace.id).await.unwrap().unwrap()
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let (mut parts, body) = request.into_parts();
+        parts.extensions.insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9))));
+        let response = self.router.clone().oneshot(Request::from_parts(parts, body)).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(bytes.to_vec()).unwrap();
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    async fn get(&self, path: &str, cookies: &str) -> Answer {
+        self.get_in("en", path, cookies).await
+    }
+
+    async fn get_in(&self, lang: &str, path: &str, cookies: &str) -> Answer {
+        let request = Request::get(path).header(COOKIE, cookies).header("accept-language", lang);
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, cookies: &str, form: &str) -> Answer {
+        self.post_from(Some(OURS), path, cookies, form).await
+    }
+
+    async fn post_from(&self, origin: Option<&str>, path: &str, cookies: &str, form: &str) -> Answer {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(HOST, "127.0.0.1:8080")
+            .header(COOKIE, cookies)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        if let Some(origin) = origin {
+            request = request.header(ORIGIN, origin);
+        }
+        self.send(request.body(Body::from(form.to_owned())).unwrap()).await
+    }
+}

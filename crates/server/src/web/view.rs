@@ -1,0 +1,264 @@
+//! For whom a page is drawn: language, theme, what just happened, and who is signed in.
+//!
+//! The extractors here are also where every form is checked: a page's POST must come from one of our
+//! own pages, whoever sends it.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    str::FromStr,
+    sync::Arc,
+};
+
+use axum::{
+    extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Request},
+    http::request::Parts,
+    response::{IntoResponse, Response},
+};
+use codehub_domain::{Timestamp, event::Actor, user::User};
+use http::{HeaderMap, Method, Uri, header::SET_COOKIE};
+use serde::de::DeserializeOwned;
+
+use super::{
+    cookies,
+    error::WebError,
+    flash::Flash,
+    forms,
+    i18n::{Lang, Texts},
+};
+use crate::{
+    app::App,
+    auth::{self, AuthError, Identity, Via, client, origin},
+};
+
+pub(super) const LANG_COOKIE: &str = "lang";
+pub(super) const THEME_COOKIE: &str = "theme";
+
+/// Light, dark, or what the system says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Theme {
+    Auto,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
+
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|theme| theme.code() == code)
+    }
+
+    /// The theme somebody picked.
+    pub fn chosen(headers: &HeaderMap) -> Self {
+        cookies::get(headers, THEME_COOKIE).and_then(Self::from_code).unwrap_or(Self::Auto)
+    }
+
+    /// What `<html data-theme>` says: nothing where the system decides.
+    pub const fn forced(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::Light | Self::Dark => Some(self.code()),
+        }
+    }
+
+    /// What `<meta name="color-scheme">` says.
+    pub const fn schemes(self) -> &'static str {
+        match self {
+            Self::Auto => "light dark",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+}
+
+/// What every page needs to know to be drawn.
+#[derive(Debug, Clone)]
+pub struct View {
+    pub lang: Lang,
+    pub t: &'static Texts,
+    pub theme: Theme,
+    pub flash: Option<Flash>,
+    pub me: Option<User>,
+    /// Path and query of this page, to come back to.
+    pub here: String,
+    pub now: Timestamp,
+}
+
+impl View {
+    pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
+        let lang = chosen_language(headers).unwrap_or_else(|| Lang::accepted(headers));
+        let theme = Theme::chosen(headers);
+        let here = uri.path_and_query().map_or("/", |path| path.as_str());
+        Self {
+            lang,
+            t: lang.texts(),
+            theme,
+            flash: Flash::read(headers),
+            me: None,
+            here: forms::local_path(here).unwrap_or("/").to_owned(),
+            now: Timestamp::now(),
+        }
+    }
+}
+
+/// The language somebody picked, whatever their browser prefers.
+pub fn chosen_language(headers: &HeaderMap) -> Option<Lang> {
+    cookies::get(headers, LANG_COOKIE).and_then(Lang::from_code)
+}
+
+/// Anybody. A form they send must not come from another site.
+pub struct Visitor(pub View);
+
+impl FromRequestParts<Arc<App>> for Visitor {
+    type Rejection = WebError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, WebError> {
+        if is_write(&parts.method)
+            && origin::source(&app.config, &parts.uri, &parts.headers) == origin::Source::Foreign
+        {
+            return Err(WebError::Foreign);
+        }
+        Ok(Self(View::new(&parts.headers, &parts.uri)))
+    }
+}
+
+fn is_write(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Somebody signed in; everybody else is sent to sign in first.
+pub struct Me {
+    pub view: View,
+    pub identity: Identity,
+}
+
+impl Me {
+    pub fn user(&self) -> &User {
+        &self.identity.user
+    }
+
+    pub fn actor(&self) -> Actor {
+        self.identity.actor()
+    }
+}
+
+/// Not signed in, or something worse.
+pub enum SignIn {
+    First(String),
+    Error(WebError),
+}
+
+impl IntoResponse for SignIn {
+    fn into_response(self) -> Response {
+        match self {
+            Self::First(to) => see_other(&to),
+            Self::Error(error) => error.into_response(),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Me {
+    type Rejection = SignIn;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
+        let mut view = View::new(&parts.headers, &parts.uri);
+        let identity = match auth::identify(app, &parts.headers).await {
+            Ok(identity) => identity,
+            Err(AuthError::Unauthorized(_)) => {
+                // Where a form was sent to is no place to come back to.
+                let next = if is_write(&parts.method) { "/" } else { &view.here };
+                return Err(SignIn::First(forms::with_next("/login", next)));
+            }
+            Err(AuthError::Store(error)) => return Err(SignIn::Error(error.into())),
+        };
+        if is_write(&parts.method)
+            && matches!(identity.via, Via::Session(_))
+            && origin::source(&app.config, &parts.uri, &parts.headers) != origin::Source::Ours
+        {
+            return Err(SignIn::Error(WebError::Foreign));
+        }
+        view.me = Some(identity.user.clone());
+        Ok(Self { view, identity })
+    }
+}
+
+/// An administrator; others are told that it is not for them.
+pub struct Admin(pub Me);
+
+impl FromRequestParts<Arc<App>> for Admin {
+    type Rejection = SignIn;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
+        let me = Me::from_request_parts(parts, app).await?;
+        if me.identity.is_admin() { Ok(Self(me)) } else { Err(SignIn::Error(WebError::Forbidden)) }
+    }
+}
+
+/// The one id in the path. An id that is no id names nothing.
+pub struct PathId<T>(pub T);
+
+impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for PathId<T> {
+    type Rejection = WebError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, WebError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.ok().and_then(|Path(text)| text.parse().ok()).map(Self).ok_or(WebError::NotFound)
+    }
+}
+
+/// What a form sent.
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
+    type Rejection = WebError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, WebError> {
+        let axum::extract::Form(value) = axum::extract::Form::<T>::from_request(request, state).await?;
+        Ok(Self(value))
+    }
+}
+
+/// The query string; what cannot be read counts as not said.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
+        Ok(Self(query.map(|axum::extract::Query(value)| value).unwrap_or_default()))
+    }
+}
+
+/// From where the request comes, through trusted proxies only.
+pub struct ClientAddress(pub IpAddr);
+
+impl FromRequestParts<Arc<App>> for ClientAddress {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Self::Rejection> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
+        Ok(Self(client::address(peer, &parts.headers, &app.config.trusted_proxies)))
+    }
+}
+
+/// 303: look there next.
+pub fn see_other(to: &str) -> Response {
+    axum::response::Redirect::to(to).into_response()
+}
+
+/// 303, with something to say on the page that comes next.
+pub fn see_other_saying(app: &App, to: &str, flash: impl Into<Flash>) -> Response {
+    let mut response = see_other(to);
+    response.headers_mut().append(SET_COOKIE, flash.into().cookie(app.config.is_https()));
+    response
+}

@@ -1,0 +1,29 @@
+"""The dashboard, as somebody with a mouse uses it."""
+
+import re
+
+from playwright.sync_api import expect
+
+
+def fill(page, **fields):
+    for name, value in fields.items():
+        page.get_by_test_id(f"field-{name}").fill(value)
+
+
+def phase(page, name, operation="NONE"):
+    """The one workspace that a detail page shows has come to rest in a phase."""
+    expect(page.get_by_test_id("detail")).to_have_attribute("data-phase", name)
+    expect(page.get_by_test_id("detail")).to_have_attribute("data-operation", operation)
+
+
+def press(page, testid):
+    page.get_by_test_id(testid).first.click()
+
+
+def sign_in(page, username, password):
+    fill(page, username=username, password=password)
+    press(page, "sign-in")
+
+
+def workspace_id(page):
+    return re.search(r"/workspaces/([0-9a-f-]{36})", page.url).group(1)

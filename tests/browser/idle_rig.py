@@ -1,0 +1,152 @@
+"""A server with short TTLs and a real IDE, and a browser to leave open in front of it."""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from contextlib import contextmanager
+
+from playwright.sync_api import sync_playwright
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "codehub-test"
+BINARY = pathlib.Path(os.environ.get("CODEHUB_BINARY", REPO / "target/debug/codehub"))
+TTL = 30
+FLUSH = SYNC = 2
+NAME, PASSWORD = "ann", "correct horse battery staple"
+CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+def ide_is_installed(program):
+    return (CACHE / "bin" / program).exists() and shutil.which("chromium") is not None
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Server:
+    def __init__(self, base, directory):
+        self.base, self.directory, self.token = base, directory, None
+
+    def call(self, method, path, body=None, cookie=None):
+        request = urllib.request.Request(self.base + "/api/v1" + path, method=method)
+        request.add_header("Origin", self.base)
+        if self.token:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        if cookie:
+            request.add_header("Cookie", cookie)
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, data, timeout=150) as answer:
+            self.cookie = answer.headers.get("Set-Cookie", "").split(";")[0]
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def sign_in(self):
+        self.call("POST", "/auth/login", {"username": NAME, "password": PASSWORD})
+        self.session = self.cookie
+        self.token = self.call("POST", "/auth/tokens", {"name": "test"}, cookie=self.session)["token"]
+
+    def create(self, name):
+        made = self.call("POST", "/workspaces?wait=120", {"name": name})
+        assert made["phase"] == "RUNNING", made
+        return made["id"]
+
+    def show(self, id):
+        return self.call("GET", f"/workspaces/{id}")
+
+    def phase(self, id):
+        return self.show(id)["phase"]
+
+    def tab(self, browser, id, path=""):
+        """The workspace, opened by its owner."""
+        context = browser.new_context()
+        name, value = self.session.split("=", 1)
+        context.add_cookies([{"name": name, "value": value, "url": self.base}])
+        page = context.new_page()
+        page.goto(f"{self.base}/w/{id}/{path}", timeout=90_000)
+        return page
+
+
+@contextmanager
+def server(tmp_path, ide):
+    port = free_port()
+    env = dict(os.environ, PATH=f"{CACHE / 'bin'}:{os.environ['PATH']}", CODEHUB_LISTEN=f"127.0.0.1:{port}",
+               CODEHUB_DATA_DIR=str(tmp_path / "data"), CODEHUB_ADMIN_USERNAME=NAME,
+               CODEHUB_ADMIN_PASSWORD=PASSWORD, IDE=ide, PROCESS_SANDBOX="never",
+               TTL_STANDBY_SECONDS=str(TTL), TTL_ARCHIVE_SECONDS="0", LIMITS_MAX_RUNNING_PER_USER="0",
+               ACTIVITY_FLUSH_INTERVAL=f"{FLUSH}s", COORDINATOR_TTL_INTERVAL=f"{SYNC}s")
+    log = open(tmp_path / "server.log", "w")
+    process = subprocess.Popen([BINARY, "serve"], env=env, stdout=log, stderr=log)
+    running = Server(f"http://127.0.0.1:{port}", tmp_path)
+    try:
+        for _ in range(200):
+            try:
+                running.sign_in()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield running
+    finally:
+        for workspace in running.call("GET", "/workspaces")["items"]:
+            running.call("DELETE", f"/workspaces/{workspace['id']}?wait=20")
+        process.terminate()
+        process.wait(20)
+
+
+@contextmanager
+def chromium():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+def until(deadline, condition, meanwhile=lambda: None, every=1.0):
+    """Waits for it; how long it took."""
+    began = time.monotonic()
+    while time.monotonic() - began < deadline:
+        if condition():
+            return time.monotonic() - began
+        meanwhile()
+        time.sleep(every)
+    raise AssertionError(f"not within {deadline} seconds")
+
+
+def left_alone_sleeps_and_work_does_not(running, tabs, press_a_key, for_seconds):
+    """`tabs`: a page for each of alone, typing, output, by workspace id in the same order."""
+    (alone, _), (typing, typing_tab), (output, _) = tabs
+    began = time.monotonic()
+    last_key = [0.0]
+    seen = {"slept_after": None}
+
+    def work():
+        if time.monotonic() - last_key[0] > 12:
+            press_a_key(typing_tab)
+            last_key[0] = time.monotonic()
+        assert running.phase(typing) == "RUNNING", running.show(typing)
+        assert running.phase(output) == "RUNNING", running.show(output)
+
+    seen["slept_after"] = until(TTL + 120, lambda: running.phase(alone) == "STANDBY", work)
+    print(f"left alone: STANDBY {seen['slept_after']:.0f} s after it was left (TTL {TTL})")
+    # The tab reconnects all the while; nothing wakes it.
+    while time.monotonic() - began < for_seconds:
+        work()
+        assert running.phase(alone) == "STANDBY"
+        time.sleep(1)
+    print(f"typing and output: RUNNING for {time.monotonic() - began:.0f} s")
+    reasons = [line["reason"] for line in running.call("GET", f"/workspaces/{alone}/history")["items"]]
+    assert any("no activity" in reason for reason in reasons), reasons
+    # Without a key it sleeps like the other.
+    slept = until(TTL + 120, lambda: running.phase(typing) == "STANDBY")
+    print(f"typing stopped: STANDBY {slept:.0f} s later")
+    assert running.phase(output) == "RUNNING", running.show(output)
