@@ -6,6 +6,7 @@ mod api;
 mod crash;
 mod damage;
 mod life;
+mod replicas;
 mod simulation;
 mod support;
 mod trouble;
