@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod homes;
 mod life;
+mod replicas;
 mod simulation;
 mod support;
 mod trouble;

@@ -13,7 +13,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -74,6 +77,9 @@ struct Shared {
     origin: String,
     users: Mutex<HashMap<UserId, broadcast::Sender<Event>>>,
     wakes: broadcast::Sender<()>,
+    /// Whether the listener is connected. While it is not, nothing is published: whoever would hear it
+    /// reads everything again afterwards, and the leader must not wait for it event by event.
+    connected: AtomicBool,
 }
 
 struct Scripts {
@@ -120,6 +126,7 @@ impl RedisBus {
             origin: Uuid::new_v4().simple().to_string(),
             users: Mutex::default(),
             wakes: broadcast::Sender::new(1),
+            connected: AtomicBool::new(false),
         });
         let listener = tokio::spawn(listen(client, shared.clone())).abort_handle();
         let scripts = Scripts {
@@ -128,6 +135,17 @@ impl RedisBus {
             remove: Script::new(REMOVE),
         };
         Ok(Self { commands, shared, scripts, settle, known_mark: Mutex::default(), listener })
+    }
+
+    async fn say(&self, channel: String, text: String) -> Result<()> {
+        if !self.shared.connected.load(Relaxed) {
+            return Err(BusError("Redis is away".into()));
+        }
+        let mut commands = self.commands.clone();
+        Self::answer(async {
+            redis::cmd("PUBLISH").arg(channel).arg(text).query_async::<()>(&mut commands).await
+        })
+        .await
     }
 
     async fn answer<T>(work: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
@@ -181,12 +199,7 @@ impl Bus for RedisBus {
     async fn publish(&self, user: UserId, event: Event) -> Result<()> {
         self.shared.tell(user, &event);
         let channel = format!("{}{user}", self.shared.names.events);
-        let text = format!("{} {}", self.shared.origin, encode(&event));
-        let mut commands = self.commands.clone();
-        Self::answer(async {
-            redis::cmd("PUBLISH").arg(channel).arg(text).query_async::<()>(&mut commands).await
-        })
-        .await
+        self.say(channel, format!("{} {}", self.shared.origin, encode(&event))).await
     }
 
     fn subscribe(&self, user: UserId) -> broadcast::Receiver<Event> {
@@ -196,12 +209,7 @@ impl Bus for RedisBus {
     async fn wake(&self) -> Result<()> {
         // Nobody listening is fine: the next tick looks anyway.
         let _ = self.shared.wakes.send(());
-        let (channel, origin) = (self.shared.names.wake_channel(), self.shared.origin.clone());
-        let mut commands = self.commands.clone();
-        Self::answer(async {
-            redis::cmd("PUBLISH").arg(channel).arg(origin).query_async::<()>(&mut commands).await
-        })
-        .await
+        self.say(self.shared.names.wake_channel(), self.shared.origin.clone()).await
     }
 
     fn wakes(&self) -> broadcast::Receiver<()> {
@@ -317,10 +325,15 @@ fn decode(text: &str) -> Option<Event> {
 /// Listens for ever.
 async fn listen(client: Client, shared: Arc<Shared>) {
     let mut pause = RETRY_FIRST;
+    let mut said = false;
     loop {
         let why = follow(&client, &shared, &mut pause).await;
+        let was_connected = shared.connected.swap(false, Relaxed);
         metrics::counter!("codehub_bus_reconnects_total").increment(1);
-        tracing::warn!(error = %why, "Redis is away; events are late until it is back");
+        if was_connected || !said {
+            tracing::warn!(error = %why, "Redis is away; events are late until it is back");
+            said = true;
+        }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY_LONGEST);
     }
@@ -340,6 +353,7 @@ async fn follow(client: &Client, shared: &Shared, pause: &mut Duration) -> BusEr
     };
     *pause = RETRY_FIRST;
     tracing::info!("listening to Redis");
+    shared.connected.store(true, Relaxed);
     shared.resync();
     loop {
         match timeout(QUIET, messages.next()).await {

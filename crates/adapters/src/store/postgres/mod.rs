@@ -58,6 +58,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_IN_TRANSACTION: &str = "5s";
 /// No statement of ours takes this long; one that does is stuck.
 const STATEMENT_TIMEOUT: &str = "30s";
+/// Nor does any method. Where the way to the server is cut without a word nobody else would end the wait.
+const METHOD_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Advisory locks of this database. The high half says that they are ours.
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +152,14 @@ impl PostgresStore {
         let now: i64 = sqlx::query_scalar("SELECT codehub_now()").fetch_one(&self.pool).await?;
         row::time(now)
     }
+}
+
+/// Times one method of the port under its name, and ends it when nobody answers.
+async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let silence = || StoreError::Unreachable(format!("no answer within {} s", METHOD_TIMEOUT.as_secs()));
+    let in_time =
+        async { tokio::time::timeout(METHOD_TIMEOUT, work).await.unwrap_or_else(|_| Err(silence())) };
+    crate::store::timed(query, in_time).await
 }
 
 /// The word in front of an address that this store answers to.

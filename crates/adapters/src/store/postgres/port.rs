@@ -16,12 +16,12 @@ use codehub_domain::{
 
 use super::{
     PostgresStore, Result, access, ask, attempts, controller, gc, history as events, holds, leader, recover,
-    replicas, sessions, settings, tokens, ttl, users, workspaces,
+    replicas, sessions, settings, timed, tokens, ttl, users, workspaces,
 };
 use crate::store::{
     Asked, Attempts, Changes, Company, Created, Due, Edit, Expired, GcClaim, LeaderSeen, LeaseSeat,
     ListFilter, NewHold, NewWorkspace, Page, Presence, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved,
-    Store, UserChange, UserEdit, UserWithHash, timed,
+    Store, UserChange, UserEdit, UserWithHash,
 };
 
 #[async_trait]
