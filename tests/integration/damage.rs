@@ -53,7 +53,14 @@ async fn a_fork_has_the_home_of_its_archive_and_goes_its_own_way() {
     let server = Setup::new().start().await;
     let id = with_history(&server).await;
     let archives = server.get(&format!("/workspaces/{id}/archives")).await;
-    let wish = json!({ "name": "fork", "from_archive": archives["items"][0]["key"] });
+    let first = &archives["items"][0];
+    let path = format!("/workspaces/{id}/archives/{}", first["id"].as_str().unwrap());
+    let files = server.get(&format!("{path}/files")).await;
+    let log = files["items"].as_array().unwrap().iter().find(|file| file["name"] == "log").unwrap();
+    assert_eq!((&log["kind"], &log["size"]), (&json!("file"), &json!(4)), "{files}");
+    let content = server.download(&format!("{path}/file?path={}", log["path"].as_str().unwrap())).await;
+    assert_eq!(content, b"old\n", "read from the archive");
+    let wish = json!({ "name": "fork", "from_archive": first["key"] });
     let fork = server.create(wish).await;
     server.until_phase(&fork, "RUNNING").await;
     assert_eq!(server.inside(&fork, "/read?log").await.as_deref(), Some("old\n"), "as it was archived");

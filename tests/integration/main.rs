@@ -5,6 +5,8 @@
 mod api;
 mod crash;
 mod damage;
+mod docker;
+mod hold;
 mod homes;
 mod life;
 mod replicas;

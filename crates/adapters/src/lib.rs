@@ -13,6 +13,7 @@
 
 pub mod archive;
 pub mod bus;
+pub mod docker;
 pub mod fake;
 pub mod runtime;
 pub mod store;

@@ -121,6 +121,14 @@ pub struct Progress {
     pub rate: u64,
 }
 
+impl Progress {
+    /// How long the rest takes at this rate; unknown while nothing moves.
+    pub fn remaining_seconds(&self) -> Option<u64> {
+        let left = self.total.saturating_sub(self.done);
+        (self.rate > 0).then(|| left.div_ceil(self.rate))
+    }
+}
+
 /// A workspace as the database holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workspace {

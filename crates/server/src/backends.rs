@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use codehub_adapters::{
-    archive::{ObjectArchives, PackOptions, VolumeArchives},
+    archive::VolumeArchives,
     bus::{Bus, MemoryBus, RedisBus},
     runtime::{
         ide::{self, ResolvedIde},
@@ -13,10 +13,14 @@ use codehub_adapters::{
     store::{MigrationStatus, PostgresStore, SqliteStore, Store},
     volumes::{Volumes, directory::DirectoryVolumes},
 };
-use codehub_domain::Truth;
+use codehub_domain::{ArchiveKey, Truth};
 use uuid::Uuid;
 
-use crate::{app::Backends, config::Config};
+use crate::{
+    app::Backends,
+    config::{Config, RuntimeKind},
+    places::{self, Places},
+};
 
 /// Names this deployment: what carries it is ours, what does not is not.
 const DEPLOYMENT_SETTING: &str = "deployment_id";
@@ -75,6 +79,22 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
     let deployment = store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?;
     let known = KnownHomes::read(&*store).await?;
 
+    let bus = open_bus(config)?;
+    let places = match config.runtime.kind {
+        RuntimeKind::Process => on_this_machine(config, &deployment, known).await?,
+        RuntimeKind::Docker => places::on_docker(config, &deployment, known, &bus).await?,
+    };
+    Ok(Backends {
+        store,
+        bus,
+        instances: places.instances,
+        volumes: places.volumes,
+        archives: places.archives,
+    })
+}
+
+/// Workspaces as processes, homes as directories.
+async fn on_this_machine(config: &Config, deployment: &str, known: KnownHomes) -> anyhow::Result<Places> {
     let directories = DirectoryVolumes::new(&config.data_dir);
     if known.on_volumes {
         // They were here before: if they are not now, nothing may be made in their place.
@@ -83,20 +103,18 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
         directories.prepare().await?;
     }
     let volumes: Arc<dyn Volumes> = Arc::new(directories);
-    let archives = open_archives(config, known)?;
+    let archives = places::open_archives(config, deployment, known).await?;
 
     let ide = resolve_ide(config)?;
     let mut process =
-        ProcessConfig::new(&config.data_dir, &deployment, ide, ShimCommand::of(crate::cli::own_path()?));
+        ProcessConfig::new(&config.data_dir, deployment, ide, ShimCommand::of(crate::cli::own_path()?));
     process.sandbox = config.runtime.sandbox;
     process.stop_grace = config.runtime.stop_grace;
     let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
-
-    Ok(Backends {
-        store,
-        bus: open_bus(config)?,
+    let kind = places::archives_kind(config);
+    Ok(Places {
         instances: Arc::new(instances),
-        archives: Arc::new(VolumeArchives::new("files", archives, volumes.clone())),
+        archives: Arc::new(VolumeArchives::new(kind, archives, volumes.clone())),
         volumes,
     })
 }
@@ -110,29 +128,23 @@ fn open_bus(config: &Config) -> anyhow::Result<Arc<dyn Bus>> {
     Ok(Arc::new(RedisBus::open(url.reveal(), config.redis.names.clone(), settle)?))
 }
 
-fn open_archives(config: &Config, known: KnownHomes) -> anyhow::Result<ObjectArchives> {
-    let root = config.data_dir.join("archives");
-    if known.in_archives && !root.is_dir() {
-        bail!(
-            "{} does not exist, but workspaces are archived there: if it is on another disk, mount it first",
-            root.display()
-        );
-    }
-    let options = PackOptions { level: config.archive.level, ..PackOptions::default() };
-    Ok(ObjectArchives::open_local(&root, &config.archive.prefix)?.with_options(options))
-}
-
 /// Where the database says that homes are: storage that lacks them is not mounted, not empty.
-#[derive(Debug, Clone, Copy)]
-struct KnownHomes {
-    on_volumes: bool,
-    in_archives: bool,
+#[derive(Debug, Clone)]
+pub(crate) struct KnownHomes {
+    pub(crate) on_volumes: bool,
+    pub(crate) in_archives: Vec<ArchiveKey>,
 }
 
 impl KnownHomes {
     async fn read(store: &dyn Store) -> anyhow::Result<Self> {
         let rows = store.gc_rows().await?;
-        let any = |truth| rows.iter().any(|row| !row.deleted && row.truth == truth);
-        Ok(Self { on_volumes: any(Truth::Volume), in_archives: any(Truth::Archive) })
+        let alive = || rows.iter().filter(|row| !row.deleted);
+        Ok(Self {
+            on_volumes: alive().any(|row| row.truth == Truth::Volume),
+            in_archives: alive()
+                .filter(|row| row.truth == Truth::Archive)
+                .filter_map(|row| row.archive_key)
+                .collect(),
+        })
     }
 }

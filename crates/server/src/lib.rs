@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config;
 pub mod coordinator;
 pub mod idle;
+mod places;
 pub mod proxy;
 pub mod serve;
 pub mod service;

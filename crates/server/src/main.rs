@@ -2,14 +2,18 @@
 
 use std::process::ExitCode;
 
-use codehub_adapters::runtime::process::{ShimCommand, shim};
+use codehub_adapters::{
+    docker::job_main,
+    runtime::process::{ShimCommand, shim},
+};
 
 fn main() -> ExitCode {
-    // Two other programs live in this file, and neither wants anything of the server's: the step
-    // before a workspace's program, and the built-in IDE.
+    // Three other programs live in this file, and none wants anything of the server's: the step
+    // before a workspace's program, the built-in IDE, and what reads and writes containers' volumes.
     let mut arguments = std::env::args_os();
     match arguments.nth(1) {
         Some(word) if word == ShimCommand::SUBCOMMAND => shim::main(arguments),
+        Some(word) if word == "storage-job" => job_main::main(arguments),
         Some(word) if word == "ide" => codehub_ide::cli::main(arguments),
         _ => codehub_server::cli::main(),
     }

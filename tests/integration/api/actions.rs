@@ -159,6 +159,26 @@ async fn a_workspace_is_made_from_an_archive_of_ones_own() {
         let message = app.post(who, "/workspaces", wish).await.error(400, "INVALID_REQUEST");
         assert!(message.contains("from_archive") && message.contains(words), "{message}");
     }
+    let archive = key.as_str().unwrap().split('/').nth(1).unwrap().to_owned();
+    let inside = format!("/workspaces/{source}/archives/{archive}");
+    assert_eq!(app.get(&ann, &format!("{inside}/files")).await.is(200)["items"], json!([]));
+    app.get(&ann, &format!("{inside}/files?path=nothing")).await.error(404, "NOT_FOUND");
+    app.get(&ann, &format!("{inside}/file?path=nothing")).await.error(404, "NOT_FOUND");
+    app.get(&ann, &format!("{inside}/files?limit=0")).await.error(400, "INVALID_REQUEST");
+    app.get(&ann, &format!("{inside}/files?what=1")).await.error(400, "INVALID_REQUEST");
+    let other = uuid::Uuid::now_v7();
+    for missing in [
+        format!("{other}/archives/{archive}"),
+        format!("{source}/archives/{other}"),
+        format!("{source}/archives/x"),
+    ] {
+        app.get(&ann, &format!("/workspaces/{missing}/files")).await.error(404, "NOT_FOUND");
+    }
+    let admin = app.person("root", codehub_domain::user::Role::Admin).await;
+    for who in [&bob, &admin] {
+        app.get(who, &format!("{inside}/files")).await.error(403, "FORBIDDEN");
+        app.get(who, &format!("{inside}/file?path=x")).await.error(403, "FORBIDDEN");
+    }
     let wish = json!({ "name": "fork", "from_archive": key, "desired_state": "STANDBY" });
     let fork = app.post(&ann, "/workspaces?wait=20", wish).await.is(201);
     assert_eq!((&fork["phase"], &fork["archive_key"]), (&json!("STANDBY"), &key));

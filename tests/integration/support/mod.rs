@@ -235,6 +235,13 @@ impl Server {
         body
     }
 
+    pub async fn download(&self, path: &str) -> Vec<u8> {
+        let request = self.client.get(self.url(&format!("/api/v1{path}"))).bearer_auth(&self.token);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "GET {path}");
+        answer.bytes().await.unwrap().to_vec()
+    }
+
     pub async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
         self.call(Method::POST, path, Some(body)).await
     }

@@ -28,6 +28,9 @@ pub enum ArchiveError {
     /// Written by a later version of CodeHub; nothing is wrong with it.
     #[error("archive format {format} is not understood by this version")]
     Unsupported { format: u32 },
+    /// Written before archives had a list of their files.
+    #[error("the archive has no list of its files")]
+    NotListed,
     /// The store could not be asked, so nothing is known.
     #[error("archive store: {message}")]
     Unreachable { message: String },

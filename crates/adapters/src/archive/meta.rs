@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::error::{ArchiveError, Result};
 use super::pack::PackSummary;
 
-/// One zstd frame of one pax tar stream.
-pub(super) const FORMAT: u32 = 1;
+/// A pax tar stream in zstd frames, with a manifest and an index in skippable
+/// ones. Format 1 was the same stream in one frame.
+pub(super) const FORMAT: u32 = 2;
+const OLDEST_FORMAT: u32 = 1;
 
 /// No meta object we write comes near this; a larger one is not ours.
 pub(super) const MAX_META_BYTES: u64 = 64 * 1024;
@@ -60,7 +62,7 @@ impl ArchiveMeta {
         }
         let unreadable = |error| ArchiveError::corrupted(format!("meta object is unreadable: {error}"));
         let Versioned { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if format != FORMAT {
+        if !(OLDEST_FORMAT..=FORMAT).contains(&format) {
             return Err(ArchiveError::Unsupported { format });
         }
         serde_json::from_slice(bytes).map_err(unreadable)

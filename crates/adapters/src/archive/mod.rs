@@ -1,7 +1,8 @@
 //! Homes at rest: packing a home into one object, and getting it back.
 //!
-//! A home is archived as a pax tar stream in one zstd frame, with a small
-//! meta object beside it that is written last and makes it count. Nothing
+//! A home is archived as a pax tar stream in zstd frames with a list of its
+//! files (format 2; format 1 was one frame and no list, and is still read),
+//! and a small meta object beside it is written last and makes it count. Nothing
 //! outside this module knows that: callers see the port [`Archives`] with its
 //! [`ArchiveMeta`], [`Progress`] and [`ArchiveError`].
 //!
@@ -15,11 +16,14 @@
 
 mod attrs;
 mod beneath;
+mod browse;
 mod crew;
 mod error;
+mod frames;
 mod hash;
 mod header;
 mod local;
+mod manifest;
 mod meta;
 mod object;
 mod pack;
@@ -28,6 +32,9 @@ mod pax;
 mod port;
 mod progress;
 mod reader;
+mod s3;
+mod s3_http;
+mod s3_uploads;
 mod source;
 mod sparse;
 mod transfer;
@@ -35,12 +42,19 @@ mod unpack;
 mod volume;
 mod walk;
 
+pub use browse::{FilePage, FileStream};
 pub use error::ArchiveError;
+pub use frames::PackOptions;
+pub use manifest::{ArchivedFile, FileKind};
 pub use meta::ArchiveMeta;
 pub use object::{ListedObject, ObjectArchives, Verify};
-pub use pack::{PackOptions, PackSummary, pack};
+pub(crate) use pack::estimate_home;
+pub use pack::{PackSummary, pack};
 pub use port::{Archives, ListedArchive};
 pub use progress::Progress;
+pub use s3::S3Config;
+#[doc(hidden)]
+pub use unpack::fuzz_reader;
 pub use unpack::{Limits, UnpackSummary, unpack};
 pub use volume::VolumeArchives;
 

@@ -16,6 +16,7 @@
 //! all the same, they write the same bytes: packing is deterministic.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,20 +28,22 @@ use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
+use super::frames::PackOptions;
 use super::local::LocalRoot;
 use super::meta::ArchiveMeta;
-use super::pack::{PackOptions, PackSummary, estimate, pack, pack_nothing};
+use super::pack::{PackSummary, estimate, pack, pack_nothing};
 use super::pair::{blocking, unfindable};
 use super::progress::Progress;
+use super::s3_uploads::Uploads;
 use super::source::digest;
-use super::transfer::{PART, Parts, joined, part_size, read_through, upload};
-use super::unpack::{Limits, unpack};
+use super::transfer::{PART, Parts, Pieces, joined, part_size, read_through, upload};
+use super::unpack::{Limits, UnpackSummary, unpack};
 
 const DATA_NAME: &str = "home.tar.zst";
 pub(super) const META_SUFFIX: &str = ".meta";
 
 /// The size of a home is only estimated this far into it.
-const ESTIMATE_ENTRIES: u64 = 200_000;
+pub(super) const ESTIMATE_ENTRIES: u64 = 200_000;
 
 /// How `put` makes sure that the data arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub struct ObjectArchives {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) prefix: String,
     pub(super) local: Option<LocalRoot>,
+    /// Where unfinished uploads can be seen, if the store is a bucket.
+    uploads: Option<Arc<Uploads>>,
     options: PackOptions,
     verify: Verify,
 }
@@ -88,6 +93,7 @@ impl ObjectArchives {
             store,
             prefix: prefix.trim_matches('/').into(),
             local: None,
+            uploads: None,
             options: PackOptions::default(),
             verify: Verify::Size,
         }
@@ -116,6 +122,10 @@ impl ObjectArchives {
         Self { verify, ..self }
     }
 
+    pub(super) fn with_uploads(self, uploads: Uploads) -> Self {
+        Self { uploads: Some(Arc::new(uploads)), ..self }
+    }
+
     /// Archives the home directory `home` under `key`.
     pub async fn put(
         &self,
@@ -142,6 +152,20 @@ impl ObjectArchives {
         .await
     }
 
+    /// Archives what `produce` writes under `key`, where nothing finished is. About `total` bytes are
+    /// to be expected before compression.
+    pub(crate) async fn put_with(
+        &self,
+        key: &str,
+        total: u64,
+        progress: &Progress,
+        cancel: &CancellationToken,
+        produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
+    ) -> Result<ArchiveMeta> {
+        let produce = move |mut parts: Parts| produce(&mut parts);
+        self.store_new(key, part_size(total), progress, cancel, produce).await
+    }
+
     /// Archives an empty home under `key`.
     pub async fn put_empty(&self, key: &str) -> Result<ArchiveMeta> {
         let (progress, cancel) = (Progress::new(), CancellationToken::new());
@@ -164,13 +188,38 @@ impl ObjectArchives {
         };
         progress.start(meta.uncompressed);
         let limits = Limits { uncompressed: meta.uncompressed, entries: meta.entries };
-        let data = self.data(key)?;
         let (target, progress) = (target.to_owned(), progress.clone());
-        let found = read_through(&self.store, &data, meta.size, cancel, move |stream, cancel| {
+        self.read(key, meta, cancel, move |stream, cancel| {
             unpack(stream, &target, limits, &progress, &cancel)
         })
         .await
-        .map_err(|error| named(error, key))?;
+    }
+
+    /// Gives the stored bytes of the archive `key` to `consume`, and checks what it made of them
+    /// against the meta object.
+    pub(crate) async fn fetch_with(
+        &self,
+        key: &str,
+        cancel: &CancellationToken,
+        consume: impl FnOnce(&mut dyn Read) -> Result<UnpackSummary> + Send + 'static,
+    ) -> Result<ArchiveMeta> {
+        let Some(meta) = self.head(key).await? else {
+            return Err(ArchiveError::NotFound { key: key.into() });
+        };
+        self.read(key, meta, cancel, move |mut stream, _| consume(&mut stream)).await
+    }
+
+    async fn read(
+        &self,
+        key: &str,
+        meta: ArchiveMeta,
+        cancel: &CancellationToken,
+        consume: impl FnOnce(Pieces, CancellationToken) -> Result<UnpackSummary> + Send + 'static,
+    ) -> Result<ArchiveMeta> {
+        let data = self.data(key)?;
+        let found = read_through(&self.store, &data, 0..meta.size, cancel, consume)
+            .await
+            .map_err(|error| named(error, key))?;
         let expected = (&meta.sha256, meta.size, meta.uncompressed, meta.entries);
         let actual = (&found.sha256, found.size, found.uncompressed, found.entries);
         if actual != expected {
@@ -200,7 +249,17 @@ impl ObjectArchives {
 
     /// Everything below the prefix that is, or was to become, an archive.
     pub async fn list(&self) -> Result<Vec<ListedObject>> {
+        self.list_below("").await
+    }
+
+    /// Those of one workspace; nothing else is looked at.
+    pub async fn list_of(&self, workspace_id: &str) -> Result<Vec<ListedObject>> {
+        self.list_below(workspace_id).await
+    }
+
+    async fn list_below(&self, part: &str) -> Result<Vec<ListedObject>> {
         let prefix = self.location(&self.prefix)?;
+        let below = self.location(&format!("{}/{part}", self.prefix))?;
         let failed = |e: &StoreError| match ArchiveError::store("list", &self.prefix, e) {
             // A missing bucket; a missing prefix is an empty list.
             ArchiveError::NotFound { key } => {
@@ -209,7 +268,7 @@ impl ObjectArchives {
             error => error,
         };
         let mut found: BTreeMap<String, (Option<u64>, bool, Timestamp)> = BTreeMap::new();
-        let mut objects = self.store.list(Some(&prefix));
+        let mut objects = self.store.list(Some(&below));
         while let Some(object) = objects.try_next().await.map_err(|e| failed(&e))? {
             let path = object.location.as_ref();
             let Some(path) = path.strip_prefix(prefix.as_ref()) else {
@@ -259,17 +318,18 @@ impl ObjectArchives {
         Ok(())
     }
 
-    /// Removes what uploads that never ended have left behind. Only a
-    /// directory keeps such things where we can see them; object stores have
-    /// life-cycle rules for it.
+    /// Removes what uploads that never ended have left behind.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<u64> {
+        if let Some(uploads) = &self.uploads {
+            return uploads.abort(self.location(&self.prefix)?.as_ref(), older_than).await;
+        }
         let swept = self.on_disk(move |local| local.sweep(older_than)).await?;
         Ok(swept.unwrap_or(0))
     }
 
     /// A finished archive under this key, its content checked. Meta without
     /// data is no archive any more and is cleared away.
-    async fn finished(
+    pub(crate) async fn finished(
         &self,
         key: &str,
         progress: &Progress,
@@ -307,6 +367,13 @@ impl ObjectArchives {
     /// Removes what earlier tries under this key have left. A forgotten one
     /// that is still writing finds its file gone and fails.
     async fn sweep_uploads(&self, key: &str) -> Result<()> {
+        if let Some(uploads) = &self.uploads {
+            // Tidying up; that it may not or cannot be done now is no reason not to archive.
+            if let Err(error) = uploads.abort(self.data(key)?.as_ref(), Duration::ZERO).await {
+                tracing::warn!(%error, key, "unfinished uploads could not be looked for");
+            }
+            return Ok(());
+        }
         for location in [self.data(key)?, self.meta(key)?] {
             self.on_disk(move |local| local.sweep_object(location.as_ref())).await?;
         }
@@ -362,7 +429,7 @@ impl ObjectArchives {
             joined(work.await)?.unwrap_or_default()
         } else {
             let consume = move |stream, cancel| digest(stream, &counted, &cancel);
-            read_through(&self.store, &data, meta.size, cancel, consume).await.map_err(unfindable)?
+            read_through(&self.store, &data, 0..meta.size, cancel, consume).await.map_err(unfindable)?
         };
         if actual != meta.sha256 {
             let message = format!("{key}: stored bytes have checksum {actual}, not {}", meta.sha256);

@@ -5,7 +5,7 @@
 //!   as it stood: a file that grows, shrinks, changes or vanishes on the way
 //!   and anything that cannot be read is an error.
 //! - The same home gives the same bytes, whatever the machine.
-//! - Memory is bounded by the compressor's jobs, one directory's names per
+//! - Memory is bounded by the compressor's slots, one directory's names per
 //!   level and the names of files with several hard links.
 
 use std::collections::HashMap;
@@ -16,37 +16,16 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use tokio_util::sync::CancellationToken;
-use zstd::zstd_safe::CParameter;
 
 use super::attrs;
 use super::error::{ArchiveError, Result};
+use super::frames::{Frames, PackOptions, compress, writing};
 use super::hash::Hashed;
 use super::header::{self, Header, Kind, Xattr};
+use super::manifest::{ArchivedFile, FileKind, Manifest};
 use super::progress::Progress;
 use super::sparse::{self, Segment};
 use super::walk::{Found, Handle, unchanged, walk};
-
-const READ_BUFFER: usize = 256 * 1024;
-
-/// Input a compressor thread takes at a time. Fixed, because it shapes the
-/// output, and small enough that a few of them fit in the memory budget.
-const JOB_SIZE: u32 = 2 * 1024 * 1024;
-
-/// How hard to compress, and with how many threads.
-#[derive(Clone, Copy, Debug)]
-pub struct PackOptions {
-    /// zstd level, 1 to 19.
-    pub level: i32,
-    /// Compressor threads; their number does not change the output.
-    pub workers: u32,
-}
-
-impl Default for PackOptions {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { level: 3, workers: u32::try_from(cores.min(3)).unwrap_or(1) }
-    }
-}
 
 /// What went into a finished stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,16 +50,22 @@ pub fn pack(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<PackSummary> {
-    let mut packer = Packer::new(sink, options, progress, cancel)?;
-    walk(root, cancel, &mut |found| packer.add(&found))?;
-    packer.finish()
+    let (packed, stored) = compress(sink, options, |frames| {
+        let mut packer = Packer::new(frames, progress, cancel);
+        walk(root, cancel, &mut |found| packer.add(&found))?;
+        packer.finish()
+    })?;
+    progress.finish();
+    Ok(packed.stored_as(stored))
 }
 
 /// Writes an archive that holds nothing: restoring it leaves the target as
 /// it is.
 pub(super) fn pack_nothing(sink: impl Write) -> Result<PackSummary> {
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    Packer::new(sink, PackOptions::default(), &progress, &cancel)?.finish()
+    let (packed, stored) =
+        compress(sink, PackOptions::default(), |frames| Packer::new(frames, &progress, &cancel).finish())?;
+    Ok(packed.stored_as(stored))
 }
 
 /// What archiving `root` will amount to, near enough for a progress bar.
@@ -107,17 +92,41 @@ pub(super) fn estimate(root: &Path, max_entries: u64, cancel: &CancellationToken
     }
 }
 
-struct Packer<'a, W: Write> {
-    out: zstd::Encoder<'static, Hashed<W>>,
+/// What archiving the home at `root` will amount to, near enough for a progress bar.
+pub(crate) fn estimate_home(root: &Path, cancel: &CancellationToken) -> Result<u64> {
+    estimate(root, super::object::ESTIMATE_ENTRIES, cancel)
+}
+
+/// What a producer knows of a finished stream.
+struct Packed {
+    uncompressed: u64,
+    entries: u64,
+    skipped: u64,
+}
+
+impl Packed {
+    fn stored_as<W>(self, stored: Hashed<W>) -> PackSummary {
+        PackSummary {
+            size: stored.size(),
+            sha256: stored.sha256(),
+            uncompressed: self.uncompressed,
+            entries: self.entries,
+            skipped: self.skipped,
+        }
+    }
+}
+
+struct Packer<'a> {
+    out: &'a mut Frames,
     progress: &'a Progress,
     cancel: &'a CancellationToken,
+    manifest: Manifest,
     /// Files seen that have more names still to come.
     links: HashMap<(u64, u64), Linked>,
     uncompressed: u64,
     entries: u64,
     skipped: u64,
     head: Vec<u8>,
-    buffer: Vec<u8>,
 }
 
 struct Linked {
@@ -125,30 +134,19 @@ struct Linked {
     left: u64,
 }
 
-impl<'a, W: Write> Packer<'a, W> {
-    fn new(
-        sink: W,
-        options: PackOptions,
-        progress: &'a Progress,
-        cancel: &'a CancellationToken,
-    ) -> Result<Self> {
-        let level = options.level.clamp(1, 19);
-        let mut out = zstd::Encoder::new(Hashed::new(sink), level).map_err(compressing)?;
-        out.include_checksum(true).map_err(compressing)?;
-        for parameter in [CParameter::NbWorkers(options.workers.max(1)), CParameter::JobSize(JOB_SIZE)] {
-            out.set_parameter(parameter).map_err(compressing)?;
-        }
-        Ok(Self {
+impl<'a> Packer<'a> {
+    fn new(out: &'a mut Frames, progress: &'a Progress, cancel: &'a CancellationToken) -> Self {
+        Self {
             out,
             progress,
             cancel,
+            manifest: Manifest::default(),
             links: HashMap::new(),
             uncompressed: 0,
             entries: 0,
             skipped: 0,
             head: Vec::new(),
-            buffer: vec![0; READ_BUFFER],
-        })
+        }
     }
 
     fn add(&mut self, found: &Found<'_>) -> Result<()> {
@@ -253,14 +251,15 @@ impl<'a, W: Write> Packer<'a, W> {
             if self.cancel.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
             }
-            let want = usize::try_from(left).map_or(READ_BUFFER, |left| left.min(READ_BUFFER));
-            let got = match file.read(&mut self.buffer[..want]) {
+            let room = self.out.room().map_err(writing)?;
+            let want = usize::try_from(left).map_or(room.len(), |left| left.min(room.len()));
+            let got = match file.read(&mut room[..want]) {
                 Ok(0) => return Err(ArchiveError::changed(path, "shrank")),
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(ArchiveError::reading(path, error)),
             };
-            self.out.write_all(&self.buffer[..got]).map_err(writing)?;
+            self.out.filled(got);
             self.count(got as u64);
             left -= got as u64;
         }
@@ -269,6 +268,7 @@ impl<'a, W: Write> Packer<'a, W> {
 
     fn header(&mut self, path: &[u8], stat: &Stat, kind: Kind<'_>, xattrs: &[Xattr]) -> Result<()> {
         self.head.clear();
+        let listed = listed(path, stat, &kind, self.uncompressed);
         let header = Header {
             path,
             kind,
@@ -283,7 +283,10 @@ impl<'a, W: Write> Packer<'a, W> {
         self.out.write_all(&self.head).map_err(writing)?;
         self.count(self.head.len() as u64);
         self.entries += 1;
-        Ok(())
+        match self.manifest.add(&listed) {
+            Some(piece) => self.out.attach(piece).map_err(writing),
+            None => Ok(()),
+        }
     }
 
     fn pad(&mut self, size: u64) -> Result<()> {
@@ -298,30 +301,32 @@ impl<'a, W: Write> Packer<'a, W> {
         self.progress.advance(bytes);
     }
 
-    fn finish(mut self) -> Result<PackSummary> {
+    fn finish(mut self) -> Result<Packed> {
         self.out.write_all(&header::END).map_err(writing)?;
         self.count(header::END.len() as u64);
-        let mut hashed = self.out.finish().map_err(writing)?;
-        hashed.flush().map_err(writing)?;
-        self.progress.finish();
-        Ok(PackSummary {
-            size: hashed.size(),
-            sha256: hashed.sha256(),
-            uncompressed: self.uncompressed,
-            entries: self.entries,
-            skipped: self.skipped,
-        })
+        self.out.flush().map_err(writing)?;
+        if let Some(piece) = self.manifest.rest() {
+            self.out.attach(piece).map_err(writing)?;
+        }
+        Ok(Packed { uncompressed: self.uncompressed, entries: self.entries, skipped: self.skipped })
     }
+}
+
+/// The entry as the manifest has it.
+fn listed(path: &[u8], stat: &Stat, kind: &Kind<'_>, offset: u64) -> ArchivedFile {
+    let (kind, size, target): (_, _, &[u8]) = match *kind {
+        Kind::Directory => (FileKind::Directory, 0, b""),
+        Kind::File { size } | Kind::Sparse { size, .. } => (FileKind::File, size, b""),
+        Kind::Symlink { target } => (FileKind::Symlink, 0, target),
+        Kind::HardLink { target } => (FileKind::HardLink, size_of(stat), target),
+    };
+    let mode = stat.st_mode & 0o7777;
+    let (mtime_seconds, mtime_nanoseconds) = (0, 0);
+    let (path, target) = (path.to_vec(), target.to_vec());
+    ArchivedFile { path, kind, size, mode, mtime_seconds, mtime_nanoseconds, target, offset }
+        .with_mtime(attrs::mtime(stat))
 }
 
 fn size_of(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-fn compressing(error: io::Error) -> ArchiveError {
-    ArchiveError::local("cannot compress", error)
-}
-
-fn writing(error: io::Error) -> ArchiveError {
-    ArchiveError::local("cannot write the archive", error)
 }

@@ -22,9 +22,7 @@ impl ObjectArchives {
         let bytes = meta.encode()?;
         let create = self.store.put_opts(&location, bytes.clone().into(), PutMode::Create.into());
         let written = match create.await {
-            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
-                self.store.put(&location, bytes.into()).await
-            }
+            Err(error) if does_not_know(&error) => self.store.put(&location, bytes.into()).await,
             other => other,
         };
         match written {
@@ -113,6 +111,15 @@ impl ObjectArchives {
         let path = path.trim_matches('/');
         Location::parse(path)
             .map_err(|error| ArchiveError::Unreachable { message: format!("not a possible key: {error}") })
+    }
+}
+
+/// Whether the store says that it cannot do that at all. Servers say it with 501.
+fn does_not_know(error: &StoreError) -> bool {
+    match error {
+        StoreError::NotImplemented { .. } | StoreError::NotSupported { .. } => true,
+        StoreError::Generic { source, .. } => source.to_string().contains("501 Not Implemented"),
+        _ => false,
     }
 }
 

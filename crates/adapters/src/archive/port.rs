@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, ErrorReason, Failure, Timestamp, VolumeKey, WorkspaceId};
 use tokio_util::sync::CancellationToken;
 
-use super::{ArchiveError, ArchiveMeta, Progress, error::Result};
+use super::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, Progress, error::Result};
 
 impl From<ArchiveError> for Failure {
     fn from(error: ArchiveError) -> Self {
@@ -13,6 +13,7 @@ impl From<ArchiveError> for Failure {
             ArchiveError::Corrupted { .. } | ArchiveError::Refused { .. } => ErrorReason::ArchiveCorrupted,
             ArchiveError::Unreachable { .. } => ErrorReason::Unreachable,
             ArchiveError::Unsupported { .. }
+            | ArchiveError::NotListed
             | ArchiveError::NoSpace { .. }
             | ArchiveError::Changed { .. }
             | ArchiveError::Io { .. }
@@ -64,6 +65,25 @@ pub trait Archives: Send + Sync + 'static {
     /// Everything of this deployment. Complete, or an error.
     async fn list(&self) -> Result<Vec<ListedArchive>>;
     async fn list_of(&self, workspace: WorkspaceId) -> Result<Vec<ListedArchive>>;
+    /// What is in the directory `dir` of an archive (empty: the home), names after `after`, without
+    /// restoring it; `None` when it has no such directory.
+    async fn files(
+        &self,
+        _key: &ArchiveKey,
+        _dir: &[u8],
+        _after: Option<&[u8]>,
+        _limit: usize,
+    ) -> Result<Option<FilePage>> {
+        Err(ArchiveError::NotListed)
+    }
+    /// One file of an archive; `None` when there is no such path, no stream when it is not a file.
+    async fn file(
+        &self,
+        _key: &ArchiveKey,
+        _path: &[u8],
+    ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
+        Err(ArchiveError::NotListed)
+    }
     /// Meta first, then data; succeeds where there is none.
     async fn delete(&self, key: &ArchiveKey) -> Result<()>;
     /// Removes the remains of uploads that never finished and are older than a day; how many.

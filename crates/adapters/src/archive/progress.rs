@@ -44,12 +44,12 @@ impl Progress {
         self.0.moved.load(Relaxed)
     }
 
-    pub(super) fn start(&self, total: u64) {
+    pub(crate) fn start(&self, total: u64) {
         self.0.done.store(0, Relaxed);
         self.0.total.store(total, Relaxed);
     }
 
-    pub(super) fn advance(&self, bytes: u64) {
+    pub(crate) fn advance(&self, bytes: u64) {
         self.0.done.fetch_add(bytes, Relaxed);
         self.touch(bytes);
     }

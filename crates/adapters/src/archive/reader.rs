@@ -55,14 +55,19 @@ impl<R: BufRead> Reader<R> {
     pub(super) fn next(&mut self) -> Result<Option<Entry>> {
         let mut pax = Pax::default();
         let (mut long_name, mut long_link) = (None, None);
+        let mut announced = false;
         loop {
             self.end_data()?;
             let block = self.block()?;
             if block == [0; BLOCK] {
+                if announced {
+                    return Err(ArchiveError::corrupted("an entry is missing after its header"));
+                }
                 self.end()?;
                 return Ok(None);
             }
             check_sum(&block)?;
+            announced |= block[156] != b'g';
             let size = numeric(&block[124..136])?;
             match block[156] {
                 b'x' => pax.read(&self.small(size)?)?,

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::hash::Hashed;
+use super::manifest::{Index, TRAILER};
 use super::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
@@ -20,7 +21,7 @@ pub(super) const AHEAD: usize = 8;
 
 /// Largest window a frame may ask for (32 MiB): above what any level we
 /// write needs, far below what a hostile frame may claim.
-const MAX_WINDOW_LOG: u32 = 25;
+pub(super) const MAX_WINDOW_LOG: u32 = 25;
 
 /// What was read, once all of it was.
 #[derive(Debug)]
@@ -37,62 +38,81 @@ pub(super) enum Ended {
     Failed(ArchiveError),
 }
 
-/// Decompresses all of `reader` into `chunks`.
+/// Decompresses all of `reader` into `chunks`: one frame and nothing after it
+/// (format 1), or frames up to the trailer that ends an archive.
 pub(super) fn decode(
     reader: impl Read,
     chunks: &SyncSender<Vec<u8>>,
     recycled: &Receiver<Vec<u8>>,
     max_uncompressed: u64,
 ) -> Result<Stored, Ended> {
-    let source = BufReader::with_capacity(CHUNK, Source::new(reader));
-    let mut decoder = zstd::Decoder::with_buffer(source)
-        .map_err(|e| Ended::Failed(ArchiveError::local("cannot decompress", e)))?
-        .single_frame();
-    decoder
-        .window_log_max(MAX_WINDOW_LOG)
-        .map_err(|e| Ended::Failed(ArchiveError::local("cannot decompress", e)))?;
-
+    let mut source = BufReader::with_capacity(CHUNK, Source::new(reader));
     let mut uncompressed = 0;
-    loop {
-        let mut chunk = recycled.try_recv().unwrap_or_default();
-        chunk.resize(CHUNK, 0);
-        let mut filled = 0;
-        while filled < CHUNK {
-            match decoder.read(&mut chunk[filled..]) {
-                Ok(0) => break,
-                Ok(got) => filled += got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let source = decoder.get_mut().get_mut();
-                    return Err(Ended::Failed(source.verdict(&error)));
+    let mut out = Out { chunks, recycled, max_uncompressed, uncompressed: &mut uncompressed };
+    source = out.frames(source, true)?;
+    let more = match source.fill_buf() {
+        Ok(rest) => !rest.is_empty(),
+        Err(error) => return Err(Ended::Failed(source.get_mut().verdict(&error))),
+    };
+    if more {
+        source = out.frames(source, false)?;
+    }
+    let source = source.into_inner();
+    let (size, tail) = (source.hashed.size(), source.tail);
+    if more && !Index::read_trailer(&tail).is_ok_and(|at| at < size) {
+        return Err(Ended::Failed(ArchiveError::corrupted("the end is missing, or bytes follow it")));
+    }
+    Ok(Stored { size, sha256: source.hashed.sha256(), uncompressed })
+}
+
+/// Where decompressed bytes go.
+struct Out<'a> {
+    chunks: &'a SyncSender<Vec<u8>>,
+    recycled: &'a Receiver<Vec<u8>>,
+    max_uncompressed: u64,
+    uncompressed: &'a mut u64,
+}
+
+impl Out<'_> {
+    /// Decompresses one frame, or all that follow.
+    fn frames<R: Read>(
+        &mut self,
+        source: BufReader<Source<R>>,
+        only_one: bool,
+    ) -> Result<BufReader<Source<R>>, Ended> {
+        let failed = |e| Ended::Failed(ArchiveError::local("cannot decompress", e));
+        let mut decoder = zstd::Decoder::with_buffer(source).map_err(failed)?;
+        decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
+        if only_one {
+            decoder = decoder.single_frame();
+        }
+        loop {
+            let mut chunk = self.recycled.try_recv().unwrap_or_default();
+            chunk.resize(CHUNK, 0);
+            let mut filled = 0;
+            while filled < CHUNK {
+                match decoder.read(&mut chunk[filled..]) {
+                    Ok(0) => break,
+                    Ok(got) => filled += got,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        let source = decoder.get_mut().get_mut();
+                        return Err(Ended::Failed(source.verdict(&error)));
+                    }
                 }
             }
+            if filled == 0 {
+                return Ok(decoder.finish());
+            }
+            *self.uncompressed += filled as u64;
+            if *self.uncompressed > self.max_uncompressed {
+                let most = self.max_uncompressed;
+                return Err(Ended::Failed(ArchiveError::refused(format!("holds more than {most} bytes"))));
+            }
+            chunk.truncate(filled);
+            self.chunks.send(chunk).map_err(|_| Ended::NotWanted)?;
         }
-        if filled == 0 {
-            break;
-        }
-        uncompressed += filled as u64;
-        if uncompressed > max_uncompressed {
-            return Err(Ended::Failed(ArchiveError::refused(format!(
-                "holds more than {max_uncompressed} bytes"
-            ))));
-        }
-        chunk.truncate(filled);
-        chunks.send(chunk).map_err(|_| Ended::NotWanted)?;
     }
-
-    let mut rest = decoder.finish();
-    match rest.fill_buf() {
-        Ok([]) => {}
-        Ok(_) => {
-            return Err(Ended::Failed(ArchiveError::corrupted(
-                "bytes follow the end of the compressed stream",
-            )));
-        }
-        Err(error) => return Err(Ended::Failed(rest.get_mut().verdict(&error))),
-    }
-    let hashed = rest.into_inner().hashed;
-    Ok(Stored { size: hashed.size(), sha256: hashed.sha256(), uncompressed })
 }
 
 /// The checksum of all of `reader`.
@@ -117,11 +137,13 @@ pub(super) fn digest(reader: impl Read, progress: &Progress, cancel: &Cancellati
 struct Source<R> {
     hashed: Hashed<R>,
     failure: Option<String>,
+    /// The last bytes so far.
+    tail: [u8; TRAILER],
 }
 
 impl<R> Source<R> {
     fn new(reader: R) -> Self {
-        Self { hashed: Hashed::new(reader), failure: None }
+        Self { hashed: Hashed::new(reader), failure: None, tail: [0; TRAILER] }
     }
 
     fn verdict(&mut self, error: &io::Error) -> ArchiveError {
@@ -139,6 +161,11 @@ impl<R: Read> Read for Source<R> {
             && error.kind() != io::ErrorKind::Interrupted
         {
             self.failure = Some(format!("cannot read the archive: {error}"));
+        }
+        if let Ok(got) = outcome {
+            let new = &buffer[got.saturating_sub(TRAILER)..got];
+            self.tail.copy_within(new.len().., 0);
+            self.tail[TRAILER - new.len()..].copy_from_slice(new);
         }
         outcome
     }

@@ -5,6 +5,7 @@
 //! blocking end.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use super::pack::PackSummary;
 /// Stores take at most 10,000 parts of at least 5 MiB, some of them only
 /// parts of one size, so the size is chosen before the first byte.
 pub(super) const PART: usize = 8 * 1024 * 1024;
-const LARGE_PART: usize = 16 * 1024 * 1024;
-const LARGE_HOME: u64 = 64 * 1024 * 1024 * 1024;
+/// Stays below the limit when a home turns out larger than estimated.
+const MOST_PARTS: u64 = 8_000;
 
 /// Parts in memory: one being filled, the others on their way.
 const PARTS: usize = 3;
@@ -34,12 +35,12 @@ const RANGES_AHEAD: usize = 4;
 const READ_TRIES: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 
-/// The part size for a home of about `estimate` bytes.
+/// The part size for a home of about `estimate` bytes: the smallest multiple
+/// of [`PART`] with which even an incompressible home has few enough parts.
+/// Above 64 GiB parts, and with them memory, grow along with the home.
 pub(super) fn part_size(estimate: u64) -> usize {
-    match estimate > LARGE_HOME {
-        true => LARGE_PART,
-        false => PART,
-    }
+    let parts = estimate.div_ceil(MOST_PARTS * PART as u64).max(1);
+    usize::try_from(parts).unwrap_or(usize::MAX).saturating_mul(PART)
 }
 
 /// Uploads what `produce` writes. The object appears only when `produce`
@@ -82,7 +83,12 @@ pub(super) async fn upload(
     let outcome = match outcome {
         Ok(summary) => match multipart.complete().await {
             Ok(_) => Ok(summary),
-            Err(error) => Err(failed(&error)),
+            // The answer may have been lost, and asked again the store knows of no such upload. What
+            // is there is verified by the caller.
+            Err(error) => match store.head(location).await {
+                Ok(found) if found.size == summary.size => return Ok(summary),
+                _ => Err(failed(&error)),
+            },
         },
         Err(error) => Err(error),
     };
@@ -197,12 +203,12 @@ impl Write for Parts {
     }
 }
 
-/// Gives all `size` bytes of an object to `consume`, on a blocking thread.
-/// Ranges are fetched ahead and again when a read fails.
+/// Gives a range of an object to `consume`, on a blocking thread. It is
+/// fetched in pieces, ahead, and again when a read fails.
 pub(super) async fn read_through<T: Send + 'static>(
     store: &Arc<dyn ObjectStore>,
     location: &Location,
-    size: u64,
+    range: Range<u64>,
     cancel: &CancellationToken,
     consume: impl FnOnce(Pieces, CancellationToken) -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -213,9 +219,10 @@ pub(super) async fn read_through<T: Send + 'static>(
         let stop = stop.clone();
         move || consume(Pieces::new(receiver), stop)
     });
-    let starts = (0..size.div_ceil(RANGE)).map(|n| n * RANGE);
+    let Range { start, end } = range;
+    let starts = (0..(end - start).div_ceil(RANGE)).map(move |n| start + n * RANGE);
     let mut ranges = stream::iter(starts)
-        .map(|start| read_range(store, location, start..size.min(start + RANGE)))
+        .map(|start| read_range(store, location, start..end.min(start + RANGE)))
         .buffered(RANGES_AHEAD);
     let pump = async move {
         loop {
@@ -244,11 +251,7 @@ pub(super) async fn read_through<T: Send + 'static>(
     consumed
 }
 
-async fn read_range(
-    store: &Arc<dyn ObjectStore>,
-    location: &Location,
-    range: std::ops::Range<u64>,
-) -> Result<Bytes> {
+async fn read_range(store: &Arc<dyn ObjectStore>, location: &Location, range: Range<u64>) -> Result<Bytes> {
     let mut backoff = FIRST_BACKOFF;
     let mut tries = 0;
     loop {

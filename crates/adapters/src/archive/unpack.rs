@@ -224,3 +224,34 @@ impl Unpacker<'_> {
 fn handed_back(error: &ArchiveError) -> bool {
     matches!(error, ArchiveError::Cancelled)
 }
+
+/// For fuzzing: takes `tar` for a tar stream and restores it beside a canary.
+/// Panics when the canary does not survive.
+#[doc(hidden)]
+pub fn fuzz_reader(tar: &[u8]) {
+    let Ok(scratch) = tempdir_for_fuzzing() else { return };
+    let (canary, target) = (scratch.join("canary"), scratch.join("target"));
+    let ready = std::fs::write(&canary, b"alive").and_then(|()| std::fs::create_dir(&target));
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    if let (Ok(()), Ok(stored)) = (ready, zstd::encode_all(tar, 1)) {
+        let limits = Limits { uncompressed: 16 << 20, entries: 1_000 };
+        let _ = unpack(&stored[..], &target, limits, &progress, &cancel);
+        // The stored bytes as they are, too.
+        let _ = std::fs::remove_dir_all(&target);
+        let _ = std::fs::create_dir(&target);
+        let _ = unpack(tar, &target, limits, &progress, &cancel);
+        let beside = std::fs::read_dir(&scratch).map_or(0, Iterator::count);
+        let alive = std::fs::read(&canary).is_ok_and(|bytes| bytes == b"alive");
+        assert!(alive && beside <= 2, "the archive got out of its target");
+    }
+    let _ = std::fs::remove_dir_all(&scratch);
+}
+
+fn tempdir_for_fuzzing() -> std::io::Result<std::path::PathBuf> {
+    static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("codehub-fuzz-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::create_dir(&path)?;
+    Ok(path)
+}

@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, VolumeKey, WorkspaceId};
 use tokio_util::sync::CancellationToken;
 
-use super::{ArchiveError, ArchiveMeta, Archives, ListedArchive, ObjectArchives, Progress, error::Result};
+use super::{
+    ArchiveError, ArchiveMeta, ArchivedFile, Archives, FilePage, FileStream, ListedArchive, ListedObject,
+    ObjectArchives, Progress, error::Result,
+};
 use crate::volumes::Volumes;
 
 /// An upload is given up for dead when nothing came after it for so long.
@@ -73,23 +76,29 @@ impl Archives for VolumeArchives {
     }
 
     async fn list(&self) -> Result<Vec<ListedArchive>> {
-        let listed = self.objects.list().await?;
-        // Whatever does not have the name of an archive is not ours to judge.
-        let ours = listed.into_iter().filter_map(|object| {
-            Some(ListedArchive {
-                key: object.key.parse().ok()?,
-                size: object.size,
-                modified_at: object.last_modified,
-                complete: object.complete,
-            })
-        });
-        Ok(ours.collect())
+        Ok(ours(self.objects.list().await?))
     }
 
     async fn list_of(&self, workspace: WorkspaceId) -> Result<Vec<ListedArchive>> {
-        let mut listed = self.list().await?;
-        listed.retain(|archive| archive.key.workspace == workspace);
-        Ok(listed)
+        Ok(ours(self.objects.list_of(&workspace.to_string()).await?))
+    }
+
+    async fn files(
+        &self,
+        key: &ArchiveKey,
+        dir: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Option<FilePage>> {
+        self.objects.files(&key.to_string(), dir, after, limit).await
+    }
+
+    async fn file(
+        &self,
+        key: &ArchiveKey,
+        path: &[u8],
+    ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
+        self.objects.file(&key.to_string(), path).await
     }
 
     async fn delete(&self, key: &ArchiveKey) -> Result<()> {
@@ -99,4 +108,17 @@ impl Archives for VolumeArchives {
     async fn sweep(&self) -> Result<u64> {
         self.objects.sweep_unfinished(ABANDONED).await
     }
+}
+
+/// Whatever does not have the name of an archive is not ours to judge.
+fn ours(listed: Vec<ListedObject>) -> Vec<ListedArchive> {
+    let ours = listed.into_iter().filter_map(|object| {
+        Some(ListedArchive {
+            key: object.key.parse().ok()?,
+            size: object.size,
+            modified_at: object.last_modified,
+            complete: object.complete,
+        })
+    });
+    ours.collect()
 }

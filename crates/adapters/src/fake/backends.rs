@@ -11,7 +11,9 @@ use super::{
     world::{Call, World, short},
 };
 use crate::{
-    archive::{ArchiveError, ArchiveMeta, Archives, ListedArchive, Progress},
+    archive::{
+        ArchiveError, ArchiveMeta, ArchivedFile, Archives, FilePage, FileStream, ListedArchive, Progress,
+    },
     runtime::{self, InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError},
     volumes::{self, Scope, VolumeError, Volumes},
 };
@@ -277,6 +279,31 @@ impl Archives for FakeBackends {
 
     async fn sweep(&self) -> ArchiveResult<u64> {
         Ok(0)
+    }
+
+    /// What is simulated has no files: every home looks empty.
+    async fn files(
+        &self,
+        key: &ArchiveKey,
+        dir: &[u8],
+        _after: Option<&[u8]>,
+        _limit: usize,
+    ) -> ArchiveResult<Option<FilePage>> {
+        match self.head(key).await? {
+            Some(_) => Ok(dir.is_empty().then(FilePage::default)),
+            None => Err(ArchiveError::NotFound { key: key.to_string() }),
+        }
+    }
+
+    async fn file(
+        &self,
+        key: &ArchiveKey,
+        _path: &[u8],
+    ) -> ArchiveResult<Option<(ArchivedFile, Option<FileStream>)>> {
+        match self.head(key).await? {
+            Some(_) => Ok(None),
+            None => Err(ArchiveError::NotFound { key: key.to_string() }),
+        }
     }
 }
 

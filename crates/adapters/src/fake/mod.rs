@@ -4,12 +4,14 @@
 
 mod backends;
 mod clock;
+mod flaky_link;
 mod gate;
 mod store;
 mod world;
 
 pub use backends::FakeBackends;
 pub use clock::FakeClock;
+pub use flaky_link::{FlakyLink, Trouble};
 pub use gate::Gate;
 pub use store::{FakeStore, Moment};
 pub use world::{Faults, Mutation, World, short};

@@ -208,6 +208,54 @@ fn resolve_in(
     }
 }
 
+/// Finds the IDE that an image runs. Nothing can be looked for inside it, so `auto` goes by its name;
+/// an image nobody knows runs what it runs by itself, and hears its port from `PORT`.
+pub fn resolve_in_container(
+    choice: IdeChoice,
+    command: &[String],
+    health_path: &str,
+    image: &str,
+) -> Result<ResolvedIde, String> {
+    let row = match choice {
+        IdeChoice::Builtin => Some((&BUILTIN, "/codehub")),
+        IdeChoice::CodeServer => Some((&CODE_SERVER, "code-server")),
+        IdeChoice::JupyterLab => Some((&JUPYTERLAB, "jupyter-lab")),
+        IdeChoice::Auto if image.starts_with("codehub/ide") => Some((&BUILTIN, "/codehub")),
+        IdeChoice::Auto if image.contains("code-server") => Some((&CODE_SERVER, "code-server")),
+        IdeChoice::Auto if image.contains("jupyter") => Some((&JUPYTERLAB, "jupyter-lab")),
+        IdeChoice::Auto | IdeChoice::Command => None,
+    };
+    let Some((row, program)) = row else {
+        for word in command {
+            check_placeholders("IDE_COMMAND", word)?;
+        }
+        check_placeholders("IDE_HEALTH_PATH", health_path)?;
+        return Ok(ResolvedIde {
+            name: "image".to_owned(),
+            strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
+            files: &[],
+            env: &[],
+            words: command.to_vec(),
+            health_path: health_path.to_owned(),
+        });
+    };
+    // A container has an address of its own, and nobody else is behind its loopback.
+    let outward = |word: &&str| word.replace("127.0.0.1", "0.0.0.0");
+    let mut words = vec![program.to_owned()];
+    words.extend(row.args.iter().map(outward));
+    if row.executable.is_none() {
+        words.extend(["--host".to_owned(), "0.0.0.0".to_owned()]);
+    }
+    Ok(ResolvedIde {
+        name: row.name.to_owned(),
+        strip_prefix: row.strip_prefix,
+        files: row.files,
+        env: row.env,
+        words,
+        health_path: row.health_path.to_owned(),
+    })
+}
+
 fn from_row(row: &Row, exe: &Path, path: &OsStr) -> Result<ResolvedIde, String> {
     let program = match row.executable {
         None => exe.to_path_buf(),

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use codehub_domain::{ErrorReason, Failure, Generation, VolumeKey, WorkspaceId, observed::Instance};
 use futures::Stream;
 
+use crate::archive::Progress;
+
 /// What a workspace's instance is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceSpec {
@@ -81,6 +83,12 @@ pub trait Instances: Send + Sync + 'static {
     fn kind(&self) -> &'static str;
     /// Whether the engine answers; what to fix if it does not.
     async fn ping(&self) -> Result<()>;
+
+    /// Gets what a start needs and may take long (an image); does nothing where it is there.
+    async fn prepare(&self, image_ref: &str, progress: &Progress) -> Result<()> {
+        let _ = (image_ref, progress);
+        Ok(())
+    }
 
     /// Launches it, or adopts what already runs on that generation. Returns when it was launched;
     /// [`Instances::status`] tells when it is ready. Something that ended is replaced. Refuses when

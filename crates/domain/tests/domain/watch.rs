@@ -82,3 +82,13 @@ fn an_action_whose_operation_has_ended_is_ended_too() {
     let ws = failed(ErrorReason::Timeout, Truth::Volume);
     assert_eq!(watched(&ws, progress(5), NOW), Watch { status: None, transitions: Vec::new(), cancel: true });
 }
+
+#[test]
+fn the_rest_takes_as_long_as_the_rate_says() {
+    let remaining = |done, total, rate| Progress { done, total, rate }.remaining_seconds();
+    assert_eq!(remaining(0, 100, 10), Some(10));
+    assert_eq!(remaining(95, 100, 10), Some(1), "rounded up");
+    assert_eq!(remaining(100, 100, 10), Some(0));
+    assert_eq!(remaining(101, 100, 10), Some(0), "an estimate may be passed");
+    assert_eq!(remaining(0, 100, 0), None, "nothing moves");
+}

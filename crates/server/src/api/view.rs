@@ -107,6 +107,8 @@ pub struct ProgressView {
     pub unit: &'static str,
     /// Bytes per second.
     pub rate: u64,
+    /// How long the rest takes at this rate; null while nothing moves.
+    pub remaining_seconds: Option<u64>,
 }
 
 /// The words the domain uses, for the document.
@@ -170,6 +172,7 @@ impl WorkspaceView {
                 total: progress.total,
                 unit: "bytes",
                 rate: progress.rate,
+                remaining_seconds: progress.remaining_seconds(),
             }),
             standby_ttl_seconds: workspace.standby_ttl_seconds,
             archive_ttl_seconds: workspace.archive_ttl_seconds,

@@ -8,7 +8,7 @@ use codehub_adapters::runtime::IdeChoice;
 use crate::{
     app::Backends,
     backends,
-    config::Config,
+    config::{Config, RuntimeKind},
     coordinator::gc,
     serve::{DataDir, DataDirError},
 };
@@ -35,8 +35,11 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     let schema = schema(config).await;
     let usable = !matches!(schema, Bad(_));
     report.add("database", schema);
-    report.add("sandbox", program("bwrap", "workspaces can be shut in", "workspaces are not shut in"));
-    if config.runtime.ide == IdeChoice::Command {
+    let process = config.runtime.kind == RuntimeKind::Process;
+    if process {
+        report.add("sandbox", program("bwrap", "workspaces can be shut in", "workspaces are not shut in"));
+    }
+    if process && config.runtime.ide == IdeChoice::Command {
         let command = config.runtime.ide_command.first().map_or("", String::as_str);
         report.add(
             "ide command",

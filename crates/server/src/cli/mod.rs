@@ -16,6 +16,7 @@ mod config;
 mod doctor;
 mod flags;
 mod hold;
+mod image;
 mod migrate;
 mod password;
 
@@ -46,6 +47,9 @@ enum Command {
     Admin(admin::Command),
     /// Keep a workspace awake while a command runs: `codehub hold 2h -- make test`
     Hold(hold::Options),
+    /// Images for containers
+    #[command(subcommand)]
+    Image(image::Command),
     /// Run the built-in editor on a directory
     Ide {
         /// Handed to the editor as they are; `codehub ide --help` says which there are
@@ -90,6 +94,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Migrate => migrate::run(&config).await.map(|()| ExitCode::SUCCESS),
             Command::Doctor => Ok(doctor::run(&config).await),
             Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
+            Command::Image(command) => image::run(command, &config).await.map(|()| ExitCode::SUCCESS),
             // `main` hands it on before anything of ours is set up, when it is the first word.
             Command::Ide { .. } => anyhow::bail!("`ide` takes none of the server's settings: write it first"),
             Command::Config(_) | Command::Hold(_) => Ok(ExitCode::SUCCESS),

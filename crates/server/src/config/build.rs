@@ -7,15 +7,17 @@ use std::{
 };
 
 use codehub_adapters::{
+    archive::Verify,
     bus::Names,
+    docker::{FirewallChoice, PullPolicy, Reach},
     runtime::{IdeChoice, SandboxChoice},
 };
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
 
 use super::{
     ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,
-    CoordinatorConfig, DatabaseConfig, GcConfig, LogConfig, LogFormat, ProxyConfig, RedisConfig, Role,
-    RuntimeConfig, Secret, TtlConfig, load::Value, value,
+    CoordinatorConfig, DatabaseConfig, DockerSettings, GcConfig, LogConfig, LogFormat, ProxyConfig,
+    RedisConfig, Role, RuntimeConfig, RuntimeKind, S3Settings, Secret, TtlConfig, load::Value, value,
 };
 
 /// How long a workspace's processes get between TERM and KILL.
@@ -159,7 +161,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         },
         proxy: ProxyConfig { wake_hold: r.duration("proxy.wake_hold") },
         runtime: runtime(&mut r),
-        archive: ArchiveConfig { prefix: ARCHIVE_PREFIX.into(), level: ARCHIVE_LEVEL },
+        archive: archive(&mut r),
         auth: AuthConfig {
             session_lifetime: SESSION_LIFETIME,
             admin_username: Some(r.text("admin.username")).filter(|name| !name.is_empty()),
@@ -182,6 +184,11 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
 
 fn runtime(r: &mut Reader<'_>) -> RuntimeConfig {
     RuntimeConfig {
+        kind: r.word(
+            "runtime.kind",
+            &[("process", RuntimeKind::Process), ("docker", RuntimeKind::Docker)],
+            RuntimeKind::Process,
+        ),
         ide: r.word(
             "ide.kind",
             &[
@@ -205,8 +212,83 @@ fn runtime(r: &mut Reader<'_>) -> RuntimeConfig {
             SandboxChoice::Auto,
         ),
         image: r.text("runtime.image"),
+        images_allowed: r.read("runtime.images_allowed", |text| {
+            Some(text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect())
+        }),
+        docker: docker(r),
         stop_grace: STOP_GRACE,
     }
+}
+
+fn docker(r: &mut Reader<'_>) -> DockerSettings {
+    DockerSettings {
+        host: r.text("docker.host"),
+        port: r.number("runtime.container_port"),
+        home: r.text("runtime.home"),
+        uid: r.number("runtime.uid"),
+        gid: r.number("runtime.gid"),
+        memory: r.number("runtime.memory"),
+        cpus: r.number("runtime.cpus"),
+        pids: r.number("runtime.pids"),
+        read_only: r.read("runtime.read_only", |word| Some(word == "true")),
+        pull: r.word(
+            "runtime.pull",
+            &[("missing", PullPolicy::Missing), ("always", PullPolicy::Always), ("never", PullPolicy::Never)],
+            PullPolicy::Missing,
+        ),
+        reach: r.word("runtime.reach", &[("port", Reach::Port), ("address", Reach::Address)], Reach::Port),
+        network: r.text("runtime.network"),
+        firewall: r.word(
+            "runtime.firewall",
+            &[
+                ("auto", FirewallChoice::Auto),
+                ("always", FirewallChoice::Always),
+                ("never", FirewallChoice::Never),
+            ],
+            FirewallChoice::Auto,
+        ),
+    }
+}
+
+fn archive(r: &mut Reader<'_>) -> ArchiveConfig {
+    ArchiveConfig {
+        prefix: ARCHIVE_PREFIX.into(),
+        level: ARCHIVE_LEVEL,
+        verify: r.word(
+            "archive.verify",
+            &[("content", Verify::Content), ("size", Verify::Size)],
+            Verify::Content,
+        ),
+        s3: s3(r),
+    }
+}
+
+fn s3(r: &mut Reader<'_>) -> Option<S3Settings> {
+    let others = ["s3.endpoint", "s3.access_key", "s3.secret_key", "s3.prefix"];
+    if !r.is_set("s3.bucket") {
+        for key in others.into_iter().filter(|key| r.is_set(key)).collect::<Vec<_>>() {
+            r.complain(format!("{key} is set, but s3.bucket (S3_BUCKET) is not"));
+        }
+        return None;
+    }
+    for (key, env) in [("s3.access_key", "S3_ACCESS_KEY"), ("s3.secret_key", "S3_SECRET_KEY")] {
+        if !r.is_set(key) {
+            r.complain(format!("s3.bucket is set, but {key} ({env}) is not"));
+        }
+    }
+    Some(S3Settings {
+        endpoint: if r.is_set("s3.endpoint") {
+            r.read("s3.endpoint", value::base_url)
+        } else {
+            String::new()
+        },
+        bucket: r.text("s3.bucket"),
+        region: r.text("s3.region"),
+        access_key: r.text("s3.access_key"),
+        secret_key: Secret::new(r.text("s3.secret_key")),
+        prefix: r.text("s3.prefix"),
+        allow_http: r.read("s3.allow_http", |word| Some(word == "true")),
+    })
 }
 
 fn data_dir(r: &mut Reader<'_>, home: Option<&Path>) -> PathBuf {

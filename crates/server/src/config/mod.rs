@@ -172,20 +172,66 @@ pub struct ProxyConfig {
 
 #[derive(Debug, Clone)]
 pub struct RuntimeConfig {
+    pub kind: RuntimeKind,
     pub ide: codehub_adapters::runtime::IdeChoice,
     /// `IDE_COMMAND`, split into words; placeholders not filled in.
     pub ide_command: Vec<String>,
     pub ide_health_path: String,
     pub sandbox: codehub_adapters::runtime::SandboxChoice,
     pub image: String,
+    /// Patterns of other images people may choose.
+    pub images_allowed: Vec<String>,
+    pub docker: DockerSettings,
     /// How long a process gets between TERM and KILL.
     pub stop_grace: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuntimeKind {
+    Process,
+    Docker,
+}
+
+/// For [`RuntimeKind::Docker`].
+#[derive(Debug, Clone)]
+pub struct DockerSettings {
+    pub host: String,
+    pub port: u16,
+    pub home: String,
+    pub uid: u32,
+    pub gid: u32,
+    /// MiB
+    pub memory: u64,
+    /// Thousandths.
+    pub cpus: u64,
+    pub pids: u64,
+    pub read_only: bool,
+    pub pull: codehub_adapters::docker::PullPolicy,
+    pub reach: codehub_adapters::docker::Reach,
+    pub network: String,
+    pub firewall: codehub_adapters::docker::FirewallChoice,
 }
 
 #[derive(Debug, Clone)]
 pub struct ArchiveConfig {
     pub prefix: String,
     pub level: i32,
+    pub verify: codehub_adapters::archive::Verify,
+    /// `None`: in the data directory.
+    pub s3: Option<S3Settings>,
+}
+
+#[derive(Debug, Clone)]
+pub struct S3Settings {
+    /// Empty: Amazon's.
+    pub endpoint: String,
+    pub bucket: String,
+    pub region: String,
+    pub access_key: String,
+    pub secret_key: Secret,
+    /// Empty: named after the deployment.
+    pub prefix: String,
+    pub allow_http: bool,
 }
 
 #[derive(Debug, Clone)]

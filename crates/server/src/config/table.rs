@@ -200,8 +200,8 @@ pub static SETTINGS: &[Setting] = &[
         "runtime.kind",
         "RUNTIME",
         "process",
-        Kind::OneOf(&["process"]),
-        "What workspaces run in. This version offers `process`: local processes, for one trusted person on one machine.",
+        Kind::OneOf(&["process", "docker"]),
+        "What workspaces run in. `process`: local processes, for one trusted person on one machine. `docker`: containers.",
     ),
     setting(
         "runtime.image",
@@ -211,11 +211,103 @@ pub static SETTINGS: &[Setting] = &[
         "The image a workspace is created with. Kept with the workspace; `process` runs the IDE below whatever it says.",
     ),
     setting(
+        "runtime.images_allowed",
+        "RUNTIME_IMAGES_ALLOWED",
+        "",
+        Kind::Text,
+        "Other images people may choose for a new workspace, separated by commas; * stands for anything.",
+    ),
+    setting(
+        "runtime.container_port",
+        "RUNTIME_CONTAINER_PORT",
+        "8080",
+        Kind::Count { min: 1, max: 65_535 },
+        "The port the IDE listens on inside its container.",
+    ),
+    setting(
+        "runtime.home",
+        "RUNTIME_HOME",
+        "/home/coder",
+        Kind::UrlPath,
+        "Where the home is mounted in a container.",
+    ),
+    setting(
+        "runtime.uid",
+        "RUNTIME_UID",
+        "1000",
+        Kind::Count { min: 1, max: 4_000_000_000 },
+        "The user containers run as and homes belong to. Never root.",
+    ),
+    setting("runtime.gid", "RUNTIME_GID", "1000", Kind::Count { min: 1, max: 4_000_000_000 }, "Their group."),
+    setting(
+        "runtime.memory",
+        "RUNTIME_MEMORY",
+        "2048",
+        Kind::Count { min: 0, max: 16_777_216 },
+        "MiB of memory a container may use, without swap. 0: no limit.",
+    ),
+    setting(
+        "runtime.cpus",
+        "RUNTIME_CPUS",
+        "2000",
+        Kind::Count { min: 0, max: 1_024_000 },
+        "Thousandths of a CPU a container may use: 2000 are two. 0: no limit.",
+    ),
+    setting(
+        "runtime.pids",
+        "RUNTIME_PIDS",
+        "1024",
+        Kind::Count { min: 0, max: 4_194_304 },
+        "Processes and threads a container may have. 0: no limit.",
+    ),
+    setting(
+        "runtime.read_only",
+        "RUNTIME_READ_ONLY",
+        "true",
+        Kind::OneOf(&["true", "false"]),
+        "Containers write to their home and to temporary file systems only.",
+    ),
+    setting(
+        "runtime.pull",
+        "RUNTIME_PULL",
+        "missing",
+        Kind::OneOf(&["missing", "always", "never"]),
+        "When images are pulled: when the engine lacks them, before every start, or never.",
+    ),
+    setting(
+        "runtime.reach",
+        "RUNTIME_REACH",
+        "port",
+        Kind::OneOf(&["port", "address"]),
+        "How CodeHub reaches a container: by a port on 127.0.0.1, or by its own address (CodeHub on the engine's machine, or on the same network).",
+    ),
+    setting(
+        "runtime.network",
+        "RUNTIME_NETWORK",
+        "",
+        Kind::Text,
+        "An existing network for workspaces. Empty: one of the deployment's own, where they cannot reach each other.",
+    ),
+    setting(
+        "runtime.firewall",
+        "RUNTIME_FIREWALL",
+        "auto",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Keep workspaces from this machine and private networks by packet rules: where CodeHub may make them (auto), always (refuse to start without), or never.",
+    ),
+    setting(
         "runtime.sandbox",
         "PROCESS_SANDBOX",
         "auto",
         Kind::OneOf(&["auto", "always", "never"]),
         "Shut workspaces in with bubblewrap: where it is installed (auto), always (refuse to start without), or never.",
+    ),
+    setting(
+        "docker.host",
+        "DOCKER_HOST",
+        "unix:///var/run/docker.sock",
+        Kind::Text,
+        "The engine's address: unix:// or tcp:// (with DOCKER_TLS_VERIFY and DOCKER_CERT_PATH as for docker itself).",
     ),
     setting(
         "ide.kind",
@@ -302,6 +394,53 @@ pub static SETTINGS: &[Setting] = &[
         "How many archives of a workspace are kept, the current one included.",
     ),
     setting(
+        "archive.verify",
+        "ARCHIVE_VERIFY",
+        "content",
+        Kind::OneOf(&["content", "size"]),
+        "Before a home is taken off its volume, its archive is read back and its checksum compared (content), or only its size (trusting the store).",
+    ),
+    setting(
+        "s3.bucket",
+        "S3_BUCKET",
+        "",
+        Kind::Text,
+        "Keep archives in this bucket of an S3-compatible store. Empty: in the data directory.",
+    ),
+    setting(
+        "s3.endpoint",
+        "S3_ENDPOINT",
+        "",
+        Kind::BaseUrl,
+        "The store's address, such as https://s3.example.com. Empty: Amazon's, of that region.",
+    ),
+    setting("s3.region", "S3_REGION", "us-east-1", Kind::Text, "The bucket's region, as its store calls it."),
+    setting("s3.access_key", "S3_ACCESS_KEY", "", Kind::Text, "Who CodeHub is to the store."),
+    Setting {
+        secret: true,
+        ..setting(
+            "s3.secret_key",
+            "S3_SECRET_KEY",
+            "",
+            Kind::Text,
+            "The secret that belongs to the access key.",
+        )
+    },
+    setting(
+        "s3.prefix",
+        "S3_PREFIX",
+        "",
+        Kind::Text,
+        "Archives are kept below this. Empty: codehub/ and the deployment's own id, so that several can share a bucket.",
+    ),
+    setting(
+        "s3.allow_http",
+        "S3_ALLOW_HTTP",
+        "false",
+        Kind::OneOf(&["true", "false"]),
+        "Allow plain http to a store that is not on this machine.",
+    ),
+    setting(
         "activity.mode",
         "ACTIVITY_MODE",
         "traffic",
@@ -361,15 +500,8 @@ pub static SETTINGS: &[Setting] = &[
 
 /// Names that mean something to CodeHub but not to this version. To take one and do nothing would be
 /// worse than to refuse it.
-pub static NOT_OFFERED: &[(&str, &str)] = &[
-    ("S3_ENDPOINT", "this version keeps archives in the data directory"),
-    ("S3_BUCKET", "this version keeps archives in the data directory"),
-    ("S3_ACCESS_KEY", "this version keeps archives in the data directory"),
-    ("S3_SECRET_KEY", "this version keeps archives in the data directory"),
-    ("S3_REGION", "this version keeps archives in the data directory"),
-    ("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only"),
-    ("RUNTIME_IMAGES_ALLOWED", "this version runs workspaces as local processes"),
-];
+pub static NOT_OFFERED: &[(&str, &str)] =
+    &[("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only")];
 
 pub fn by_key(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)

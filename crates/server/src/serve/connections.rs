@@ -27,6 +27,8 @@ const STILL_THERE: Duration = Duration::from_secs(30);
 const STREAMS_PER_CONNECTION: u32 = 256;
 const HEADER_BYTES: u32 = 64 * 1024;
 const MOST_CONNECTIONS: u64 = 50_000;
+/// Below this people would notice.
+const FEW_CONNECTIONS: u64 = 1000;
 /// Files that are not connections from clients: database, logs, upstreams have their own half.
 const OTHER_FILES: u64 = 256;
 
@@ -154,5 +156,12 @@ fn connection_limit() -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // A proxied connection is two files.
     let limit = (files.saturating_sub(OTHER_FILES) / 2).clamp(64, MOST_CONNECTIONS);
+    if limit < FEW_CONNECTIONS {
+        tracing::warn!(
+            open_files = files,
+            connections = limit,
+            "the limit of open files allows few connections; more wait until others close: raise it (ulimit -n, LimitNOFILE=)"
+        );
+    }
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

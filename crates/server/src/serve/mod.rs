@@ -17,7 +17,7 @@ use crate::{
     app::App,
     auth::first_run::{self, FirstRun},
     backends,
-    config::Config,
+    config::{Config, RuntimeKind},
     coordinator, idle, telemetry, web,
 };
 
@@ -143,9 +143,11 @@ fn announce(app: &App, first_run: FirstRun) {
         version = env!("CARGO_PKG_VERSION"),
         "CodeHub is starting"
     );
-    tracing::warn!(
-        "workspaces run as processes of this machine's user: for one trusted person on one machine"
-    );
+    if app.config.runtime.kind == RuntimeKind::Process {
+        tracing::warn!(
+            "workspaces run as processes of this machine's user: for one trusted person on one machine"
+        );
+    }
     match first_run {
         FirstRun::NotNeeded => {}
         FirstRun::Created(user) => {

@@ -75,6 +75,14 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
         ("entry after the end", f().raw(&[0; 1024]).file("a", b"x").end()),
         ("zero block between", f().raw(&[0; 512]).file("a", b"x").end()),
         ("nothing at all", Vec::new()),
+        ("names that differ in a dot", f().dir("a").file("a/b", b"1").file("a/./b", b"2").end()),
+        ("directory over file", f().file("a", b"1").dir("a").end()),
+        ("file over hard link", f().file("a", b"1").link("b", "a").file("b", b"2").end()),
+        ("pax size negative zero", f().pax(b'x', &[("size", b"-0")]).file("a", b"x").end()),
+        ("pax size with sign", f().pax(b'x', &[("size", b"+1")]).file("a", b"x").end()),
+        ("pax size in hexadecimal", f().pax(b'x', &[("size", b"0x1")]).file("a", b"x").end()),
+        ("pax size of everything", f().pax(b'x', &[("size", b"18446744073709551615")]).file("a", b"x").end()),
+        ("pax headers without an entry", f().pax(b'x', &[("path", b"a")]).end()),
         ("sparse without a map", sparse(b"", 0)),
         ("sparse map of words", sparse(b"one\n", 512)),
         ("sparse map too long", sparse(b"99999999999\n", 512)),
@@ -159,6 +167,10 @@ fn harmless_oddities_are_accepted() {
         ("comment", f().pax(b'g', &[("comment", b"hi")]).file("a", b"x").end()),
         ("unknown keyword", f().pax(b'x', &[("VENDOR.what", b"1")]).file("a", b"x").end()),
         ("record padding", f().file("a", b"x").raw(&[0; 9 * 1024]).end()),
+        (
+            "pax size takes the next entry for data",
+            f().pax(b'x', &[("size", b"1024")]).file("a", b"").file("../canary", b"x").end(),
+        ),
         ("symlink upwards, unused", f().symlink("a", "../../..").end()),
         ("base 256 owner", f().file("a", b"").patch(108, &[0x80, 0, 0, 0, 0, 0, 0, 7]).end()),
         ("missing directories", f().file("a/b/c", b"x").dir("a").end()),
@@ -188,6 +200,49 @@ fn limits_stop_bombs() {
     let many = zstd::encode_all(&many.end()[..], 3).unwrap();
     let outcome = unpack(&many[..], target.path(), limits, &progress, &cancel);
     assert!(outcome.is_err_and(|e| e.is_corrupted()));
+}
+
+/// A few kilobytes that become gigabytes stop at what the meta object said, long before.
+#[test]
+fn bombs_of_frames_stop_too() {
+    let frame = zstd::encode_all(std::io::repeat(0).take(8 << 20), 19).unwrap();
+    let bomb: Vec<u8> = std::iter::repeat_n(frame, 200).flatten().collect();
+    let target = tempdir();
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    let limits = Limits { uncompressed: 32 << 20, entries: 3 };
+    let outcome = unpack(&bomb[..], target.path(), limits, &progress, &cancel);
+    assert!(outcome.is_err_and(|e| e.is_corrupted()));
+    assert!(progress.moved() <= 34 << 20);
+    // Frames that say nothing at all end with the input.
+    let nothing: Vec<u8> = b"\x50\x2a\x4d\x18\0\0\0\0".repeat(100_000);
+    let outcome = unpack(&nothing[..], tempdir().path(), limits, &progress, &cancel);
+    assert!(outcome.is_err_and(|e| e.is_corrupted()));
+}
+
+/// A terabyte of nothing takes no room, and names that differ in case are two files.
+#[test]
+fn a_terabyte_of_holes_and_names_by_case_are_harmless() {
+    let records: [(&str, &[u8]); 4] = [
+        ("GNU.sparse.major", b"1"),
+        ("GNU.sparse.minor", b"0"),
+        ("GNU.sparse.name", b"terabyte"),
+        ("GNU.sparse.realsize", b"1099511627776"),
+    ];
+    let tar = Forge::default()
+        .file("Name", b"1")
+        .file("name", b"2")
+        .dir("NAME")
+        .pax(b'x', &records)
+        .entry("s", Kind::File { size: 512 })
+        .raw(b"1\n1099511627776\n0\n")
+        .end();
+    let target = tempdir();
+    unpack_bytes(&zstd::encode_all(&tar[..], 1).unwrap(), target.path()).unwrap();
+    let meta = target.path().join("terabyte").metadata().unwrap();
+    assert_eq!(meta.len(), 1 << 40);
+    assert!(meta.blocks() < 1024);
+    assert_eq!(std::fs::read(target.path().join("Name")).unwrap(), b"1");
+    assert_eq!(std::fs::read(target.path().join("name")).unwrap(), b"2");
 }
 
 #[test]

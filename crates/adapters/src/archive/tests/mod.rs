@@ -1,10 +1,14 @@
 //! Homes for tests, and what a home looks like from outside.
 
+mod browsing;
 mod faults;
 mod fidelity;
 mod forge;
 mod gnu;
 mod hostile;
+mod killed;
+mod mutants;
+mod s3;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};

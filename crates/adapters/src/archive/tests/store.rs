@@ -1,4 +1,4 @@
-//! Archives through real stores: memory and a directory.
+//! Archives through real stores: memory, a directory and, where there is one, an S3 server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,9 @@ async fn each_store(test: impl AsyncFn(ObjectArchives, Arc<dyn ObjectStore>)) {
     let archives = ObjectArchives::open_local(root.path(), "some/prefix").unwrap();
     let raw = object_store::local::LocalFileSystem::new_with_prefix(root.path()).unwrap();
     test(archives, Arc::new(raw)).await;
+    if let Some(bucket) = s3::bucket() {
+        test(ObjectArchives::new(bucket.clone(), "some/prefix").with_verify(Verify::Content), bucket).await;
+    }
 }
 
 fn data() -> Location {
@@ -168,10 +171,10 @@ async fn damage_is_noticed() {
             let error = fetch(&archives, tempdir().path()).await.unwrap_err();
             assert!(error.is_corrupted(), "{what}: {error:?}");
         }
-        let later = said.replace("\"format\": 1", "\"format\": 2");
+        let later = said.replace("\"format\": 2", "\"format\": 3");
         store.put(&meta(), later.into()).await.unwrap();
         let outcome = fetch(&archives, tempdir().path()).await;
-        assert!(matches!(outcome, Err(ArchiveError::Unsupported { format: 2 })));
+        assert!(matches!(outcome, Err(ArchiveError::Unsupported { format: 3 })));
     })
     .await;
 }

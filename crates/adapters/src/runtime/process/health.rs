@@ -8,7 +8,7 @@ use tokio::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Health {
+pub(crate) enum Health {
     /// Any status below 500.
     Well,
     /// Nobody listens yet, or it says itself that it is not well.
@@ -17,7 +17,7 @@ pub(super) enum Health {
     Silent,
 }
 
-pub(super) async fn ask(address: SocketAddr, path: &str, patience: Duration) -> Health {
+pub(crate) async fn ask(address: SocketAddr, path: &str, patience: Duration) -> Health {
     match tokio::time::timeout(patience, status(address, path)).await {
         Err(_) => Health::Silent,
         Ok(Ok(Some(status))) if status < 500 => Health::Well,

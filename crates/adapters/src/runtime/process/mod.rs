@@ -19,7 +19,7 @@
 //! A walk: [`ProcessRuntime`] → `lifecycle` (start, stop, find) → `spawn` → [`shim`] → the program.
 
 mod children;
-mod health;
+pub(crate) mod health;
 mod lifecycle;
 mod logs;
 mod proc_scan;

@@ -86,7 +86,7 @@ impl Executor {
                 self.delete_volumes(workspace, generations.iter().copied()).await
             }
             Action::StartInstance { generation } => {
-                let launched = self.launch(workspace, *generation).await;
+                let launched = self.launch(workspace, *generation, progress).await;
                 // Waiting for it to answer takes nobody's place.
                 drop(place);
                 match launched {
@@ -137,7 +137,12 @@ impl Executor {
         Ok(Outcome::Restored { key: from, generation: into })
     }
 
-    async fn launch(&self, workspace: &Workspace, generation: Generation) -> Result<Outcome, Failed> {
+    async fn launch(
+        &self,
+        workspace: &Workspace,
+        generation: Generation,
+        progress: &Progress,
+    ) -> Result<Outcome, Failed> {
         let base_path = format!("/w/{}/", workspace.id);
         let spec = InstanceSpec {
             workspace: workspace.id,
@@ -147,7 +152,9 @@ impl Executor {
             url: format!("{}{base_path}", self.context.settings.public_base_url),
             base_path,
         };
-        self.context.backends.instances.start(&spec).await.map_err(failed)?;
+        let instances = &self.context.backends.instances;
+        instances.prepare(&spec.image_ref, progress).await.map_err(failed)?;
+        instances.start(&spec).await.map_err(failed)?;
         Ok(Outcome::Done)
     }
 

@@ -1,6 +1,7 @@
 //! The proxy against real sockets: a fake gate in front, workspaces that are a few lines of raw TCP
 //! behind, and clients that write the bytes themselves where the bytes are the point.
 
+mod abuse;
 mod app;
 mod forward;
 mod idle;

@@ -93,7 +93,7 @@ impl FakeGate {
             identifications: AtomicU32::new(0),
             woken: Mutex::new(Woken::Asked),
             archive: Mutex::default(),
-            changes: broadcast::Sender::new(64),
+            changes: broadcast::Sender::new(4096),
         })
     }
 

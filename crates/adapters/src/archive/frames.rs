@@ -1,0 +1,274 @@
+//! The compressed layer of an archive: independent zstd frames, made on
+//! several threads and written in order.
+//!
+//! ```text
+//! [mark] frame frame … [manifest piece] frame … [manifest piece] [index]
+//! ```
+//!
+//! Every frame holds the same number of bytes of the tar stream (the last one
+//! fewer) and has its own checksum, so a single file can be read, and known
+//! to be right, from the few frames it is in. What is in brackets is in
+//! skippable frames: `zstd -dc` passes over them, and the whole is still an
+//! ordinary `tar.zst`. What begins with the mark must end with the index, so
+//! an archive cut between two frames is no archive.
+//!
+//! A fixed number of slots (a buffer for what goes in, one for what comes
+//! out) goes round between the producer, the compressors and the writer.
+//! Nothing else holds data, so memory is bounded and a slow sink slows the
+//! producer down. How many threads there are does not change a byte.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::{CParameter, compress_bound};
+
+use super::error::{ArchiveError, Result};
+use super::hash::Hashed;
+use super::manifest::{Index, MAGIC, Piece, Span};
+
+/// Bytes of the tar stream in a frame. Part of the format: the frame that
+/// holds an offset is found by dividing.
+pub(super) const FRAME: usize = 2 * 1024 * 1024;
+
+/// Says "skip me" to every zstd reader.
+const SKIPPABLE: u32 = 0x184D_2A5C;
+pub(super) const SKIPPABLE_HEADER: usize = 8;
+
+/// How hard to compress, and with how many threads.
+#[derive(Clone, Copy, Debug)]
+pub struct PackOptions {
+    /// zstd level, 1 to 19.
+    pub level: i32,
+    /// Compressor threads; their number does not change the output.
+    pub workers: u32,
+}
+
+impl Default for PackOptions {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { level: 3, workers: u32::try_from(cores.min(3)).unwrap_or(1) }
+    }
+}
+
+struct Slot {
+    input: Vec<u8>,
+    filled: usize,
+    output: Vec<u8>,
+    /// The part of the manifest this is, if it is one.
+    piece: Option<Span>,
+}
+
+type Numbered = (u64, Slot);
+
+/// The producer's end: what is written here becomes frames.
+pub(super) struct Frames {
+    slot: Option<Slot>,
+    number: u64,
+    free: Receiver<Slot>,
+    tasks: SyncSender<Numbered>,
+}
+
+impl Frames {
+    /// Room for the next bytes of the stream, never empty; [`Frames::filled`]
+    /// says how many were put there.
+    pub(super) fn room(&mut self) -> io::Result<&mut [u8]> {
+        if self.slot.as_ref().is_some_and(|slot| slot.filled == FRAME) {
+            self.hand_over()?;
+        }
+        let slot = match self.slot.take() {
+            Some(slot) => slot,
+            None => {
+                let mut slot = self.free.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
+                slot.input.resize(FRAME, 0);
+                (slot.filled, slot.piece) = (0, None);
+                slot
+            }
+        };
+        let slot = self.slot.insert(slot);
+        Ok(&mut slot.input[slot.filled..])
+    }
+
+    pub(super) fn filled(&mut self, bytes: usize) {
+        if let Some(slot) = &mut self.slot {
+            slot.filled += bytes;
+        }
+    }
+
+    /// Writes a piece of the manifest after the frames that are full.
+    pub(super) fn attach(&mut self, piece: Piece) -> io::Result<()> {
+        let mut slot = self.free.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
+        slot.input.clear();
+        slot.input.extend_from_slice(&piece.bytes);
+        (slot.filled, slot.piece) = (piece.bytes.len(), Some(piece.span));
+        self.send(slot)
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        match self.slot.take() {
+            Some(slot) => self.send(slot),
+            None => Ok(()),
+        }
+    }
+
+    fn send(&mut self, slot: Slot) -> io::Result<()> {
+        self.number += 1;
+        self.tasks.send((self.number - 1, slot)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Write for Frames {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.room()?;
+        let take = bytes.len().min(room.len());
+        room[..take].copy_from_slice(&bytes[..take]);
+        self.filled(take);
+        Ok(take)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.hand_over()
+    }
+}
+
+/// Runs `produce` and compresses what it writes into `sink`. The stream is
+/// complete, and flushed, only when this succeeds.
+pub(super) fn compress<W: Write, T: Send>(
+    sink: W,
+    options: PackOptions,
+    produce: impl FnOnce(&mut Frames) -> Result<T> + Send,
+) -> Result<(T, Hashed<W>)> {
+    let workers = usize::try_from(options.workers.max(1)).unwrap_or(1);
+    let (give_back, free) = channel();
+    for _ in 0..workers + 2 {
+        let slot = Slot { input: Vec::new(), filled: 0, output: Vec::new(), piece: None };
+        give_back.send(slot).map_err(|_| writing(io::ErrorKind::BrokenPipe.into()))?;
+    }
+    let (tasks, waiting) = sync_channel::<Numbered>(workers + 2);
+    let waiting = Mutex::new(waiting);
+    let (done, results) = channel::<Result<Numbered>>();
+    let mut hashed = Hashed::new(sink);
+    write_skippable(&mut hashed, MAGIC)?;
+
+    std::thread::scope(|scope| {
+        let producer = scope.spawn(move || {
+            let mut frames = Frames { slot: None, number: 0, free, tasks };
+            let produced = produce(&mut frames)?;
+            frames.flush().map_err(writing)?;
+            Ok(produced)
+        });
+        for _ in 0..workers {
+            let (done, waiting) = (done.clone(), &waiting);
+            scope.spawn(move || work(options.level, waiting, &done));
+        }
+        drop(done);
+        let written = write_in_order(&mut hashed, &results, &give_back);
+        // Nobody takes results or gives slots back any more: whoever still works finds out.
+        drop((results, give_back));
+        let produced = joined(producer.join());
+        // A producer without a sink fails too; the sink's reason is why.
+        let index = written?;
+        let produced = produced?;
+        index.write(&mut hashed)?;
+        hashed.flush().map_err(writing)?;
+        Ok((produced, hashed))
+    })
+}
+
+fn work(level: i32, waiting: &Mutex<Receiver<Numbered>>, done: &Sender<Result<Numbered>>) {
+    let mut compressor = None;
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((number, mut slot)) = next else { return };
+        let outcome =
+            squeeze(level, &mut compressor, &mut slot).map(|()| (number, slot)).map_err(compressing);
+        if done.send(outcome).is_err() {
+            return;
+        }
+    }
+}
+
+fn squeeze(level: i32, compressor: &mut Option<Compressor<'static>>, slot: &mut Slot) -> io::Result<()> {
+    let compressor = match compressor {
+        Some(compressor) => compressor,
+        None => {
+            let mut new = Compressor::new(level.clamp(1, 19))?;
+            new.set_parameter(CParameter::ChecksumFlag(true))?;
+            compressor.insert(new)
+        }
+    };
+    let input = &slot.input[..slot.filled];
+    slot.output.clear();
+    slot.output.reserve(compress_bound(input.len()));
+    compressor.compress_to_buffer(input, &mut slot.output)?;
+    Ok(())
+}
+
+/// Returns what is needed to find things in the stream again.
+fn write_in_order<W: Write>(
+    sink: &mut Hashed<W>,
+    results: &Receiver<Result<Numbered>>,
+    give_back: &Sender<Slot>,
+) -> Result<Unwritten> {
+    let mut index = Index::default();
+    let (mut next, mut early) = (0, BTreeMap::new());
+    for result in results {
+        let (number, slot) = result?;
+        early.insert(number, slot);
+        while let Some(mut slot) = early.remove(&next) {
+            next += 1;
+            match slot.piece.take() {
+                None => {
+                    index.frames.push((sink.size(), length(&slot.output)?));
+                    sink.write_all(&slot.output).map_err(writing)?;
+                }
+                Some(span) => {
+                    write_skippable(sink, &slot.output)?;
+                    let len = length(&slot.output)?;
+                    index.pieces.push((sink.size() - u64::from(len), len, span));
+                }
+            }
+            // The producer may have ended already.
+            let _ = give_back.send(slot);
+        }
+    }
+    Ok(Unwritten(index))
+}
+
+/// The index, once everything before it is in place.
+struct Unwritten(Index);
+
+impl Unwritten {
+    fn write<W: Write>(self, sink: &mut Hashed<W>) -> Result<()> {
+        let at = sink.size();
+        let mut compressor = Compressor::new(3).map_err(compressing)?;
+        compressor.set_parameter(CParameter::ChecksumFlag(true)).map_err(compressing)?;
+        let mut payload = compressor.compress(&self.0.encode()).map_err(compressing)?;
+        payload.extend_from_slice(&Index::trailer(at));
+        write_skippable(sink, &payload)
+    }
+}
+
+fn write_skippable<W: Write>(sink: &mut Hashed<W>, payload: &[u8]) -> Result<()> {
+    sink.write_all(&SKIPPABLE.to_le_bytes()).map_err(writing)?;
+    sink.write_all(&length(payload)?.to_le_bytes()).map_err(writing)?;
+    sink.write_all(payload).map_err(writing)
+}
+
+fn length(bytes: &[u8]) -> Result<u32> {
+    u32::try_from(bytes.len()).map_err(|_| writing(io::Error::other("a piece is too large")))
+}
+
+fn joined<T>(outcome: std::thread::Result<Result<T>>) -> Result<T> {
+    outcome.unwrap_or_else(|_| Err(ArchiveError::local("cannot read the home", io::Error::other("panicked"))))
+}
+
+fn compressing(error: io::Error) -> ArchiveError {
+    ArchiveError::local("cannot compress", error)
+}
+
+pub(super) fn writing(error: io::Error) -> ArchiveError {
+    ArchiveError::local("cannot write the archive", error)
+}

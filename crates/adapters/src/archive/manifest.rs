@@ -1,0 +1,282 @@
+//! What is in an archive and where: written along with it, so that one file
+//! can be found without reading the rest.
+//!
+//! The manifest is written in pieces while the home is walked, because a home
+//! may have more files than memory. The index at the end tells where each
+//! piece is and from which path to which it goes, and where each frame is.
+//! Paths are in walk order: a directory before what is in it, names by their
+//! bytes.
+//!
+//! Everything read here comes from a store and is checked like it: numbers
+//! that lead nowhere are corruption, and no number decides about memory.
+
+use std::cmp::Ordering;
+
+use super::error::{ArchiveError, Result};
+use super::header::Mtime;
+
+/// Raw bytes after which a piece ends.
+const PIECE: usize = 256 * 1024;
+
+/// Begins and ends an archive of this format.
+pub(super) const MAGIC: &[u8; 8] = b"CODEHUB2";
+pub(super) const TRAILER: usize = 16;
+
+/// Largest piece or index that is believed.
+pub(super) const MAX_RAW: usize = 256 * 1024 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    Directory,
+    File,
+    Symlink,
+    /// Another name of a file; `target` is its first.
+    HardLink,
+}
+
+/// An entry of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedFile {
+    /// Relative to the home; empty for the home itself.
+    pub path: Vec<u8>,
+    pub kind: FileKind,
+    pub size: u64,
+    /// Permission bits with setuid, setgid and sticky.
+    pub mode: u32,
+    pub mtime_seconds: i64,
+    pub mtime_nanoseconds: u32,
+    /// Of links.
+    pub target: Vec<u8>,
+    /// Of the entry's first header in the tar stream.
+    pub(super) offset: u64,
+}
+
+/// From which path to which a piece goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) first: Vec<u8>,
+    pub(super) last: Vec<u8>,
+}
+
+pub(super) struct Piece {
+    pub(super) bytes: Vec<u8>,
+    pub(super) span: Span,
+}
+
+/// Collects entries into pieces.
+#[derive(Default)]
+pub(super) struct Manifest {
+    bytes: Vec<u8>,
+    span: Span,
+}
+
+impl Manifest {
+    /// Adds an entry; returns a piece when one is full.
+    pub(super) fn add(&mut self, entry: &ArchivedFile) -> Option<Piece> {
+        if self.bytes.is_empty() {
+            self.span.first.clone_from(&entry.path);
+            self.span.last.clear();
+        }
+        let shared = self.span.last.iter().zip(&entry.path).take_while(|(a, b)| a == b).count();
+        let out = &mut self.bytes;
+        out.push(entry.kind as u8);
+        put(out, shared as u64);
+        put_bytes(out, &entry.path[shared..]);
+        put(out, entry.size);
+        put(out, entry.mode.into());
+        put(out, zigzag(entry.mtime_seconds));
+        put(out, entry.mtime_nanoseconds.into());
+        put(out, entry.offset);
+        if matches!(entry.kind, FileKind::Symlink | FileKind::HardLink) {
+            put_bytes(out, &entry.target);
+        }
+        self.span.last.clone_from(&entry.path);
+        if self.bytes.len() >= PIECE { self.rest() } else { None }
+    }
+
+    /// What is not in a piece yet.
+    pub(super) fn rest(&mut self) -> Option<Piece> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        Some(Piece { bytes: std::mem::take(&mut self.bytes), span: self.span.clone() })
+    }
+}
+
+/// Reads the entries of a piece, in order.
+pub(super) fn read_piece(
+    mut bytes: &[u8],
+    visit: &mut dyn FnMut(ArchivedFile) -> Result<bool>,
+) -> Result<()> {
+    let mut path: Vec<u8> = Vec::new();
+    while let Some((kind, rest)) = bytes.split_first() {
+        bytes = rest;
+        let kind = match kind {
+            0 => FileKind::Directory,
+            1 => FileKind::File,
+            2 => FileKind::Symlink,
+            3 => FileKind::HardLink,
+            _ => return Err(damaged()),
+        };
+        let shared = usize::try_from(take(&mut bytes)?).map_err(|_| damaged())?;
+        if shared > path.len() {
+            return Err(damaged());
+        }
+        path.truncate(shared);
+        path.extend_from_slice(take_bytes(&mut bytes)?);
+        let size = take(&mut bytes)?;
+        let mode = u32::try_from(take(&mut bytes)?).map_err(|_| damaged())?;
+        let mtime_seconds = unzigzag(take(&mut bytes)?);
+        let mtime_nanoseconds = u32::try_from(take(&mut bytes)?).map_err(|_| damaged())?;
+        let offset = take(&mut bytes)?;
+        let target = match kind {
+            FileKind::Directory | FileKind::File => Vec::new(),
+            FileKind::Symlink | FileKind::HardLink => take_bytes(&mut bytes)?.to_vec(),
+        };
+        let path = path.clone();
+        let entry = ArchivedFile { path, kind, size, mode, mtime_seconds, mtime_nanoseconds, target, offset };
+        if !visit(entry)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+impl ArchivedFile {
+    pub(super) fn with_mtime(mut self, mtime: Mtime) -> Self {
+        (self.mtime_seconds, self.mtime_nanoseconds) = (mtime.seconds, mtime.nanoseconds);
+        self
+    }
+}
+
+/// Where everything is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Index {
+    /// Start and length of each frame, in order.
+    pub(super) frames: Vec<(u64, u32)>,
+    /// Start, length and span of each piece of the manifest.
+    pub(super) pieces: Vec<(u64, u32, Span)>,
+}
+
+impl Index {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, self.frames.len() as u64);
+        for (start, len) in &self.frames {
+            put(&mut out, *start);
+            put(&mut out, (*len).into());
+        }
+        put(&mut out, self.pieces.len() as u64);
+        for (start, len, span) in &self.pieces {
+            put(&mut out, *start);
+            put(&mut out, (*len).into());
+            put_bytes(&mut out, &span.first);
+            put_bytes(&mut out, &span.last);
+        }
+        out
+    }
+
+    pub(super) fn decode(mut bytes: &[u8]) -> Result<Self> {
+        let bytes = &mut bytes;
+        let mut index = Self::default();
+        let short = |bytes: &mut &[u8]| u32::try_from(take(bytes)?).map_err(|_| damaged());
+        for _ in 0..take(bytes)? {
+            index.frames.push((take(bytes)?, short(bytes)?));
+        }
+        for _ in 0..take(bytes)? {
+            let (start, len) = (take(bytes)?, short(bytes)?);
+            let span = Span { first: take_bytes(bytes)?.to_vec(), last: take_bytes(bytes)?.to_vec() };
+            index.pieces.push((start, len, span));
+        }
+        if bytes.is_empty() { Ok(index) } else { Err(damaged()) }
+    }
+
+    /// Ends the object: where the index begins.
+    pub(super) fn trailer(at: u64) -> [u8; TRAILER] {
+        let mut trailer = [0; TRAILER];
+        trailer[..8].copy_from_slice(&at.to_le_bytes());
+        trailer[8..].copy_from_slice(MAGIC);
+        trailer
+    }
+
+    pub(super) fn read_trailer(trailer: &[u8]) -> Result<u64> {
+        match trailer.split_at_checked(8) {
+            Some((at, magic)) if magic == MAGIC => {
+                Ok(u64::from_le_bytes(at.try_into().map_err(|_| damaged())?))
+            }
+            _ => Err(damaged()),
+        }
+    }
+}
+
+/// The order of the walk.
+pub(super) fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
+    let names = |path: &'_ [u8]| -> Vec<Vec<u8>> {
+        if path.is_empty() {
+            Vec::new()
+        } else {
+            path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect()
+        }
+    };
+    names(a).cmp(&names(b))
+}
+
+/// Whether `path` is below the directory `dir` (the home is empty).
+pub(super) fn is_below(path: &[u8], dir: &[u8]) -> bool {
+    match path.strip_prefix(dir) {
+        Some(rest) if dir.is_empty() => !rest.is_empty(),
+        Some(rest) => rest.starts_with(b"/"),
+        None => false,
+    }
+}
+
+/// The name in `dir` under which `path`, which is below it, is found.
+pub(super) fn child<'a>(path: &'a [u8], dir: &[u8]) -> &'a [u8] {
+    let rest = &path[if dir.is_empty() { 0 } else { dir.len() + 1 }..];
+    rest.split(|byte| *byte == b'/').next().unwrap_or(rest)
+}
+
+fn damaged() -> ArchiveError {
+    ArchiveError::corrupted("its list of files is damaged")
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn take(bytes: &mut &[u8]) -> Result<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or_else(damaged)?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(damaged())
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
+    let len = usize::try_from(take(bytes)?).map_err(|_| damaged())?;
+    let (taken, rest) = bytes.split_at_checked(len).ok_or_else(damaged)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+fn unzigzag(number: u64) -> i64 {
+    ((number >> 1) as i64) ^ -((number & 1) as i64)
+}

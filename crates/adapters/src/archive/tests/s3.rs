@@ -1,0 +1,218 @@
+//! Archives in a real S3 server, and over a link to it that misbehaves.
+//!
+//! `scripts/test` starts the server and says where it is; without it these tests say that they were
+//! skipped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::multipart::MultipartStore;
+use object_store::path::Path as Location;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, PutPayload};
+
+use super::super::{ArchiveError, ArchiveMeta, ObjectArchives, S3Config, s3};
+use super::*;
+use crate::fake::{FlakyLink, Trouble};
+
+/// The server of this run: `endpoint bucket key secret`.
+fn server() -> Option<S3Config> {
+    let Ok(text) = std::env::var("CODEHUB_TEST_S3") else {
+        eprintln!("skipped: no S3 server (CODEHUB_TEST_S3 is not set; scripts/test starts one)");
+        return None;
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [endpoint, bucket, key, secret] = words[..] else { panic!("CODEHUB_TEST_S3={text:?}") };
+    Some(S3Config {
+        endpoint: Some(endpoint.into()),
+        bucket: bucket.into(),
+        region: "us-east-1".into(),
+        access_key: key.into(),
+        secret_key: secret.into(),
+        allow_http: false,
+    })
+}
+
+fn unique() -> String {
+    format!("test-{}", uuid::Uuid::new_v4())
+}
+
+/// A corner of the bucket that nobody else uses.
+pub(super) fn bucket() -> Option<Arc<dyn ObjectStore>> {
+    let (store, _) = s3::open(&server()?).unwrap();
+    Some(Arc::new(PrefixStore::new(store, unique())))
+}
+
+const KEY: &str = "ws-1/op-1/home.tar.zst";
+
+async fn put(archives: &ObjectArchives, home: &Path) -> Result<ArchiveMeta> {
+    archives.put(KEY, home, &Progress::new(), &CancellationToken::new()).await
+}
+
+async fn fetch(archives: &ObjectArchives, target: &Path) -> Result<ArchiveMeta> {
+    archives.fetch(KEY, target, &Progress::new(), &CancellationToken::new()).await
+}
+
+fn large_home() -> TempDir {
+    let home = sample_home();
+    std::fs::write(home.path().join("large"), noise(20 << 20)).unwrap();
+    home
+}
+
+#[tokio::test]
+async fn a_missing_bucket_and_a_wrong_secret_are_errors_and_not_an_empty_store() {
+    let Some(config) = server() else { return };
+    for wrong in [
+        S3Config { bucket: "no-such-bucket".into(), ..config.clone() },
+        S3Config { secret_key: "wrong".into(), ..config.clone() },
+        S3Config { endpoint: Some("http://127.0.0.1:1".into()), ..config.clone() },
+    ] {
+        let archives = ObjectArchives::open_s3(&wrong, &unique()).unwrap();
+        for outcome in [
+            archives.head(KEY).await.map(|_| ()),
+            archives.list().await.map(|_| ()),
+            archives.put_empty(KEY).await.map(|_| ()),
+        ] {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, ArchiveError::Unreachable { .. }), "{wrong:?}: {error}");
+            assert!(!error.to_string().contains(&config.secret_key));
+        }
+    }
+}
+
+#[tokio::test]
+async fn unfinished_uploads_are_aborted_and_swept() {
+    let Some(config) = server() else { return };
+    let prefix = unique();
+    let archives = ObjectArchives::open_s3(&config, &prefix).unwrap();
+    let (raw, _) = s3::open(&config).unwrap();
+    let begin = async |path: &str| {
+        let location = Location::from(format!("{prefix}/{path}"));
+        let id = raw.create_multipart(&location).await.unwrap();
+        raw.put_part(&location, &id, 0, PutPayload::from(noise(6 << 20))).await.unwrap();
+        (location, id)
+    };
+    // What a killed process leaves: one of this operation, one of another.
+    let (mine, mine_id) = begin(KEY).await;
+    begin("ws-2/op-9/home.tar.zst").await;
+    let home = large_home();
+    put(&archives, home.path()).await.unwrap();
+    let late = raw.complete_multipart(&mine, &mine_id, Vec::new()).await;
+    assert!(late.is_err(), "the old upload of this key is gone");
+    assert_eq!(archives.sweep_unfinished(Duration::from_secs(86_400)).await.unwrap(), 0, "too young");
+    assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 0);
+    let target = tempdir();
+    fetch(&archives, target.path()).await.unwrap();
+    assert_same(&snapshot(home.path()), &snapshot(target.path()));
+}
+
+/// The archives as seen over a bad link, and as they are.
+struct Rig {
+    link: FlakyLink,
+    through: ObjectArchives,
+    direct: ObjectArchives,
+}
+
+async fn rig() -> Option<Rig> {
+    let config = server()?;
+    let address = config.endpoint.as_deref()?.strip_prefix("http://")?.parse().unwrap();
+    let link = FlakyLink::to(address).await.unwrap();
+    let endpoint = Some(format!("http://{}", link.address()));
+    let prefix = unique();
+    Some(Rig {
+        through: ObjectArchives::open_s3(&S3Config { endpoint, ..config.clone() }, &prefix).unwrap(),
+        direct: ObjectArchives::open_s3(&config, &prefix).unwrap(),
+        link,
+    })
+}
+
+/// What must hold whatever happened: an archive that is said to be there is whole.
+async fn no_lie(rig: &Rig, before: &Snapshot, said: &Result<ArchiveMeta>, why: Trouble) {
+    let there = rig.direct.head(KEY).await.unwrap();
+    if let Ok(meta) = said {
+        assert_eq!(there.as_ref(), Some(meta), "{why:?}: was said to be stored");
+    }
+    if there.is_some() {
+        let target = tempdir();
+        fetch(&rig.direct, target.path()).await.unwrap();
+        assert_same(before, &snapshot(target.path()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_trouble_on_the_way_makes_an_archive_that_is_not_whole() {
+    let Some(rig) = rig().await else { return };
+    let home = large_home();
+    let before = snapshot(home.path());
+    for trouble in
+        [Trouble::Error, Trouble::Refuse, Trouble::CutRequest, Trouble::LoseAnswer, Trouble::CutAnswer]
+    {
+        rig.link.set(trouble);
+        let said = put(&rig.through, home.path()).await;
+        assert!(matches!(said, Err(ArchiveError::Unreachable { .. })), "{trouble:?}: {said:?}");
+        no_lie(&rig, &before, &said, trouble).await;
+        assert!(rig.through.head(KEY).await.is_err(), "{trouble:?}: not known is not gone");
+
+        rig.link.set(Trouble::None);
+        let said = put(&rig.through, home.path()).await;
+        assert!(said.is_ok(), "after {trouble:?}: {said:?}");
+        no_lie(&rig, &before, &said, trouble).await;
+
+        rig.link.set(trouble);
+        let target = tempdir();
+        let read = fetch(&rig.through, target.path()).await;
+        assert!(matches!(read, Err(ArchiveError::Unreachable { .. })), "{trouble:?}: {read:?}");
+        rig.link.set(Trouble::None);
+        rig.direct.delete(KEY).await.unwrap();
+    }
+    assert_eq!(rig.direct.sweep_unfinished(Duration::ZERO).await.unwrap(), 0, "nothing is left lying around");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_fails_half_of_the_time_gets_there_in_the_end() {
+    let Some(rig) = rig().await else { return };
+    let home = large_home();
+    let before = snapshot(home.path());
+    rig.link.set(Trouble::Mixed);
+    let mut tries = 0;
+    let stored = loop {
+        tries += 1;
+        let said = put(&rig.through, home.path()).await;
+        no_lie(&rig, &before, &said, Trouble::Mixed).await;
+        match said {
+            Ok(meta) => break meta,
+            Err(error) => assert!(tries < 20, "{error}"),
+        }
+    };
+    let requests = rig.link.requests();
+    assert_eq!(put(&rig.direct, home.path()).await.unwrap(), stored, "found, not uploaded again");
+    for _ in 0..20 {
+        let target = tempdir();
+        if fetch(&rig.through, target.path()).await.is_ok() {
+            assert_same(&before, &snapshot(target.path()));
+            eprintln!("stored after {tries} tries and {requests} requests, half of which failed");
+            return;
+        }
+    }
+    panic!("never restored");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_hangs_is_given_up_and_taken_up_again() {
+    let Some(rig) = rig().await else { return };
+    let home = sample_home();
+    let before = snapshot(home.path());
+    rig.link.set(Trouble::Hang);
+    let hanging = tokio::spawn({
+        let (through, home) = (rig.through.clone(), home.path().to_owned());
+        async move { put(&through, &home).await }
+    });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!hanging.is_finished());
+    // The fault ends: what hung is cut off, tried again and done.
+    rig.link.set(Trouble::None);
+    let said = tokio::time::timeout(Duration::from_secs(20), hanging).await.unwrap().unwrap();
+    assert!(said.is_ok(), "{said:?}");
+    no_lie(&rig, &before, &said, Trouble::Hang).await;
+}

@@ -1,0 +1,144 @@
+//! Where workspaces run and homes rest, as configured: containers and their volumes; archives in the
+//! data directory or in a bucket.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use codehub_adapters::{
+    archive::{Archives, ObjectArchives, PackOptions, S3Config},
+    bus::Bus,
+    docker::{self, DockerArchives, DockerConfig, DockerRuntime, DockerVolumes, Engine, Jobs},
+    runtime::{Instances, ide},
+    volumes::Volumes,
+};
+
+use crate::{
+    backends::KnownHomes,
+    config::{Config, S3Settings},
+};
+
+/// How many archived homes are looked for before a bucket is taken for the place they are in.
+const SAMPLE: usize = 3;
+
+/// The ports that depend on the runtime.
+pub(crate) struct Places {
+    pub(crate) instances: Arc<dyn Instances>,
+    pub(crate) volumes: Arc<dyn Volumes>,
+    pub(crate) archives: Arc<dyn Archives>,
+}
+
+pub(crate) fn archives_kind(config: &Config) -> &'static str {
+    if config.archive.s3.is_some() { "s3" } else { "files" }
+}
+
+/// Workspaces as containers, homes as volumes of an engine. It need not answer now.
+///
+/// # Errors
+/// The configuration cannot work.
+pub(crate) async fn on_docker(
+    config: &Config,
+    deployment: &str,
+    known: KnownHomes,
+    bus: &Arc<dyn Bus>,
+) -> anyhow::Result<Places> {
+    let runtime = &config.runtime;
+    let settings = &runtime.docker;
+    let ide = ide::resolve_in_container(
+        runtime.ide,
+        &runtime.ide_command,
+        &runtime.ide_health_path,
+        &runtime.image,
+    )
+    .map_err(anyhow::Error::msg)?;
+    let engine = Arc::new(Engine::new(&settings.host));
+    let user = (settings.uid, settings.gid);
+    let jobs = Jobs::new(Arc::clone(&engine), deployment, user, crate::cli::own_path()?);
+    let instances = DockerRuntime::new(
+        Arc::clone(&engine),
+        DockerConfig {
+            deployment: deployment.to_owned(),
+            ide,
+            port: settings.port,
+            home: settings.home.clone(),
+            uid: settings.uid,
+            gid: settings.gid,
+            memory: settings.memory * 1024 * 1024,
+            milli_cpus: settings.cpus,
+            pids: settings.pids,
+            read_only: settings.read_only,
+            pull: settings.pull,
+            reach: settings.reach,
+            network: settings.network.clone(),
+            firewall: settings.firewall,
+            stop_grace: runtime.stop_grace,
+            health_timeout: Duration::from_secs(2),
+        },
+    );
+    if let Err(error) = instances.ping().await {
+        tracing::warn!(%error, "the engine is not there; starting all the same and trying again");
+    }
+    let volumes: Arc<dyn Volumes> = Arc::new(DockerVolumes::new(&jobs));
+    let objects = open_archives(config, deployment, known).await?;
+    let kind = archives_kind(config);
+    let archives = DockerArchives::new(kind, objects, volumes.clone(), jobs, config.archive.level);
+    tokio::spawn(docker::watch_events(engine, deployment.to_owned(), Arc::clone(bus)));
+    Ok(Places { instances: Arc::new(instances), volumes, archives: Arc::new(archives) })
+}
+
+/// Opens the store of archives. A bucket need not answer now; a directory must be there.
+///
+/// # Errors
+/// Homes are archived elsewhere than configured, or the configuration cannot work.
+pub(crate) async fn open_archives(
+    config: &Config,
+    deployment: &str,
+    known: KnownHomes,
+) -> anyhow::Result<ObjectArchives> {
+    let options = PackOptions { level: config.archive.level, ..PackOptions::default() };
+    let root = config.data_dir.join("archives");
+    let archives = match &config.archive.s3 {
+        Some(s3) => {
+            let archives = open_bucket(s3, deployment)?;
+            // Archives that are in the data directory and not in the bucket would look lost.
+            for key in known.in_archives.iter().take(SAMPLE) {
+                let here = root.join(&config.archive.prefix).join(key.to_string());
+                if here.is_file() && matches!(archives.head(&key.to_string()).await, Ok(None)) {
+                    bail!(
+                        "homes are archived in {}, but the bucket {} is configured and does not have them: \
+                         copy that directory's content there first (see docs/S3.md)",
+                        root.join(&config.archive.prefix).display(),
+                        s3.bucket
+                    );
+                }
+            }
+            archives
+        }
+        None => {
+            if !known.in_archives.is_empty() && !root.is_dir() {
+                bail!(
+                    "{} does not exist, but workspaces are archived there: if it is on another disk, mount it \
+                     first; if they are in a bucket, set S3_BUCKET",
+                    root.display()
+                );
+            }
+            ObjectArchives::open_local(&root, &config.archive.prefix)?
+        }
+    };
+    Ok(archives.with_options(options).with_verify(config.archive.verify))
+}
+
+fn open_bucket(s3: &S3Settings, deployment: &str) -> anyhow::Result<ObjectArchives> {
+    let config = S3Config {
+        endpoint: Some(s3.endpoint.clone()).filter(|endpoint| !endpoint.is_empty()),
+        bucket: s3.bucket.clone(),
+        region: s3.region.clone(),
+        access_key: s3.access_key.clone(),
+        secret_key: s3.secret_key.reveal().to_owned(),
+        allow_http: s3.allow_http,
+    };
+    let prefix = match s3.prefix.as_str() {
+        "" => format!("codehub/{deployment}"),
+        prefix => prefix.to_owned(),
+    };
+    ObjectArchives::open_s3(&config, &prefix).context("the archives' bucket cannot be used")
+}

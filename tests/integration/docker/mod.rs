@@ -1,0 +1,192 @@
+//! Workspaces in containers of a real engine, archives in a real S3 server, through the real program.
+//! `scripts/test` starts both and says where they are; without them these tests say so and pass.
+
+mod engine;
+mod life;
+mod many;
+mod recovery;
+
+use std::{
+    net::SocketAddr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+};
+
+use codehub_adapters::fake::FlakyLink;
+use serde_json::{Value, json};
+
+use crate::support::{Server, Setup};
+
+/// The editor, with a shell beside it.
+pub(crate) const IMAGE: &str = "codehub/ide:test-shell";
+
+/// `host start-script pid-file`
+pub(crate) struct TestEngine {
+    pub(crate) host: String,
+    pub(crate) start: PathBuf,
+    pub(crate) pid: PathBuf,
+}
+
+impl TestEngine {
+    pub(crate) fn of_this_run() -> Option<Self> {
+        let Ok(text) = std::env::var("CODEHUB_TEST_DOCKER") else {
+            eprintln!("skipped: no Docker (CODEHUB_TEST_DOCKER is not set; scripts/test starts an engine)");
+            return None;
+        };
+        Some(Self::parse(&text))
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [host, start, pid] = words[..] else { panic!("CODEHUB_TEST_DOCKER={text:?}") };
+        Self { host: host.into(), start: start.into(), pid: pid.into() }
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> (bool, String) {
+        let output = Command::new("docker").args(["-H", &self.host]).args(words).output().unwrap();
+        let text = if output.status.success() { output.stdout } else { output.stderr };
+        (output.status.success(), String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    pub(crate) fn docker(&self, words: &[&str]) -> String {
+        let (done, text) = self.run(words);
+        assert!(done, "docker {words:?}: {text}");
+        text
+    }
+}
+
+/// A bucket, over a link that can be told to misbehave; `None` without an S3 server.
+pub(crate) struct TestBucket {
+    pub(crate) link: FlakyLink,
+    words: Vec<String>,
+}
+
+impl TestBucket {
+    pub(crate) async fn of_this_run() -> Option<Self> {
+        let Ok(text) = std::env::var("CODEHUB_TEST_S3") else {
+            eprintln!("skipped: no S3 server (CODEHUB_TEST_S3 is not set; scripts/test starts one)");
+            return None;
+        };
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let upstream: SocketAddr = words[0].trim_start_matches("http://").parse().unwrap();
+        Some(Self { link: FlakyLink::to(upstream).await.unwrap(), words })
+    }
+
+    pub(crate) fn configure(&self, setup: Setup) -> Setup {
+        setup
+            .env("S3_ENDPOINT", &format!("http://{}", self.link.address()))
+            .env("S3_BUCKET", &self.words[1])
+            .env("S3_ACCESS_KEY", &self.words[2])
+            .env("S3_SECRET_KEY", &self.words[3])
+    }
+}
+
+/// A server whose workspaces are containers.
+pub(crate) struct Docked {
+    pub(crate) server: Server,
+    pub(crate) engine: TestEngine,
+    ids: Mutex<Vec<String>>,
+}
+
+pub(crate) fn setup(engine: &TestEngine) -> Setup {
+    let setup = Setup::new()
+        .env("RUNTIME", "docker")
+        .env("DOCKER_HOST", &engine.host)
+        .env("RUNTIME_IMAGE", IMAGE)
+        .env("RUNTIME_PULL", "never")
+        .env("RUNTIME_MEMORY", "256")
+        .env("IDE", "builtin")
+        .env("IDE_COMMAND", "");
+    // Each is as large as the program itself: once per engine is enough.
+    if !(engine.run(&["image", "inspect", IMAGE]).0) {
+        build_images(&setup);
+    }
+    setup
+}
+
+fn build_images(setup: &Setup) {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("bin")).unwrap();
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|it| Path::new(it).exists()).unwrap();
+    std::fs::copy(busybox, root.path().join("bin/busybox")).unwrap();
+    for name in ["sh", "cat", "sleep"] {
+        symlink("busybox", root.path().join("bin").join(name)).unwrap();
+    }
+    let root = root.path().to_str().unwrap();
+    for words in [vec!["image", "build"], vec!["image", "build", "--tag", IMAGE, "--root", root]] {
+        let output = setup.command(&words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Docked {
+    pub(crate) async fn start(setup: Setup, engine: TestEngine) -> Self {
+        Self { server: setup.start().await, engine, ids: Mutex::default() }
+    }
+
+    pub(crate) async fn create(&self, name: &str) -> String {
+        let id = self.server.create(json!({ "name": name })).await;
+        self.note(&id);
+        id
+    }
+
+    pub(crate) fn note(&self, id: &str) {
+        self.ids.lock().unwrap().push(id.to_owned());
+    }
+
+    /// Runs a shell line inside the workspace.
+    pub(crate) fn inside(&self, id: &str, line: &str) -> (bool, String) {
+        self.engine.run(&["exec", &format!("codehub-ws-{id}"), "/bin/sh", "-c", line])
+    }
+
+    pub(crate) fn volumes(&self, id: &str) -> Vec<String> {
+        let label = format!("label=codehub.workspace={id}");
+        let text = self.engine.docker(&["volume", "ls", "-q", "--filter", &label]);
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn containers(&self, id: &str) -> Vec<String> {
+        let label = format!("label=codehub.workspace={id}");
+        let text = self.engine.docker(&["ps", "-a", "--filter", &label, "--format", "{{.Names}}"]);
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// What people see when they open it.
+    pub(crate) async fn page(&self, id: &str) -> u16 {
+        let request = self.server.client.get(self.server.url(&format!("/w/{id}/healthz")));
+        request.bearer_auth(&self.server.token).send().await.map_or(0, |answer| answer.status().as_u16())
+    }
+
+    pub(crate) async fn phase(&self, id: &str) -> Value {
+        self.server.workspace(id).await["phase"].clone()
+    }
+}
+
+/// What a test made, it removes.
+impl Drop for Docked {
+    fn drop(&mut self) {
+        let _ = self.server.child.kill();
+        let _ = self.server.child.wait();
+        let mut deployment = String::new();
+        for id in self.ids.lock().unwrap().iter() {
+            let label = format!("label=codehub.workspace={id}");
+            let of = "{{.Label \"codehub.instance\"}}";
+            let (_, found) = self.engine.run(&["volume", "ls", "--filter", &label, "--format", of]);
+            if let Some(first) = found.lines().next() {
+                first.clone_into(&mut deployment);
+            }
+            for name in [format!("codehub-ws-{id}"), format!("codehub-job-{id}")] {
+                self.engine.run(&["rm", "-f", &name]);
+            }
+            let (_, volumes) = self.engine.run(&["volume", "ls", "-q", "--filter", &label]);
+            for volume in volumes.split_whitespace() {
+                self.engine.run(&["volume", "rm", volume]);
+            }
+        }
+        if !deployment.is_empty() {
+            self.engine.run(&["network", "rm", &format!("codehub-{deployment}")]);
+        }
+    }
+}
