@@ -34,7 +34,7 @@ async fn a_new_workspace_is_shown_whole() {
     }
     let fields = "id name description memo owner image_ref phase operation desired_state status url path conditions \
                   archive_key error progress standby_ttl_seconds archive_ttl_seconds last_access_at phase_changed_at \
-                  stops_at archives_at created_at updated_at";
+                  stops_at archives_at created_at updated_at activity activity_mode held_until";
     let mut expected: Vec<&str> = fields.split_whitespace().collect();
     expected.sort_unstable();
     let mut found: Vec<&str> = shown.as_object().unwrap().keys().map(String::as_str).collect();

