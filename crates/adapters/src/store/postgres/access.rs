@@ -2,7 +2,7 @@
 
 use codehub_domain::{Epoch, Timestamp, WorkspaceId};
 
-use super::{PostgresStore, Result, row::micros};
+use super::{Lock, PostgresStore, Result, row::micros};
 
 /// One statement however many: activity is synced for everything that was used in the last minute.
 pub(super) async fn sync(
@@ -15,6 +15,7 @@ pub(super) async fn sync(
     if !write.leads(epoch).await? {
         return Ok(false);
     }
+    write.lock(Lock::Many).await?;
     sqlx::query(
         "UPDATE workspaces SET last_access_at = seen.at
          FROM (SELECT id, max(at) AS at FROM unnest($1::UUID[], $2::BIGINT[]) AS s (id, at) GROUP BY id) AS seen

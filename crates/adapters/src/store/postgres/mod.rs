@@ -74,6 +74,9 @@ enum Lock {
     Presence = 4,
     /// Held (for a transaction) while something is claimed for deletion, or about to become a home.
     Claims = 5,
+    /// Held (for a transaction) while many workspaces are written in whatever order they are found: two
+    /// such writes at once could each wait for the other.
+    Many = 6,
 }
 
 impl Lock {

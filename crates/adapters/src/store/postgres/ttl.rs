@@ -8,7 +8,7 @@
 use codehub_domain::{Desired, Epoch, Phase, Timestamp, ttl::TtlPolicy};
 use sqlx::postgres::PgRow;
 
-use super::{PostgresStore, Result, history, row, write::Write};
+use super::{Lock, PostgresStore, Result, history, row, write::Write};
 use crate::store::{Expired, unseen_micros, values};
 
 /// $1 now, $2 the deployment's TTL in seconds, $3 what it waits for unseen activity.
@@ -35,6 +35,7 @@ pub(super) async fn expire(store: &PostgresStore, epoch: Epoch, policy: &TtlPoli
     if !write.leads(epoch).await? {
         return Ok(Vec::new());
     }
+    write.lock(Lock::Many).await?;
     let now = write.now().await?;
     let stopped = sqlx::query(STANDBY)
         .bind(now)
