@@ -9,6 +9,7 @@ mod docker;
 mod hold;
 mod homes;
 mod life;
+mod replicas;
 mod simulation;
 mod support;
 mod trouble;

@@ -30,8 +30,8 @@ pub struct App {
     /// The epoch while this process leads; written by the coordinator, shown by `/api/v1/system`.
     pub leading: watch::Sender<Option<Epoch>>,
     /// Users whose sessions, tokens or account changed: whoever holds something open for one of them
-    /// asks again whether they may. Fed by [`crate::serve::watch_access`].
-    pub access_changed: broadcast::Sender<UserId>,
+    /// asks again whether they may (`None`: everybody's may have). Fed by [`crate::serve::watch_access`].
+    pub access_changed: broadcast::Sender<Option<UserId>>,
     /// Cancelled when the server begins to shut down: long-lived streams end on it.
     pub shutdown: CancellationToken,
 }

@@ -1,16 +1,16 @@
 //! The one place where ports meet their implementations.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use codehub_adapters::{
     archive::VolumeArchives,
-    bus::{Bus, MemoryBus},
+    bus::{Bus, MemoryBus, RedisBus},
     runtime::{
         ide::{self, ResolvedIde},
         process::{ProcessConfig, ProcessRuntime, ShimCommand},
     },
-    store::{Store, sqlite::SqliteStore},
+    store::{MigrationStatus, PostgresStore, SqliteStore, Store},
     volumes::{Volumes, directory::DirectoryVolumes},
 };
 use codehub_domain::{ArchiveKey, Truth};
@@ -30,11 +30,29 @@ pub fn database_path(config: &Config) -> PathBuf {
     config.data_dir.join("codehub.db")
 }
 
+/// What the schema of the configured database lacks, and what to call that database.
+///
+/// # Errors
+/// It cannot be reached.
+pub async fn migration_status(config: &Config) -> anyhow::Result<(String, MigrationStatus)> {
+    if let Some(url) = &config.database.url {
+        let status = PostgresStore::migrate_status(url.reveal()).await?;
+        return Ok((PostgresStore::shown(url.reveal())?, status));
+    }
+    let path = database_path(config);
+    let status = SqliteStore::migrate_status(&path).await?;
+    Ok((path.display().to_string(), status))
+}
+
 /// Opens the database and brings its schema up to date.
 ///
 /// # Errors
 /// It cannot be opened; the message says what to do.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    if let Some(url) = &config.database.url {
+        let store = PostgresStore::open(url.reveal(), config.database.max_connections).await;
+        return Ok(Arc::new(store.context("PostgreSQL cannot be used")?));
+    }
     let path = database_path(config);
     let store = SqliteStore::open(&path).await;
     let store = store.with_context(|| format!("the database {} cannot be opened", path.display()))?;
@@ -61,7 +79,7 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
     let deployment = store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?;
     let known = KnownHomes::read(&*store).await?;
 
-    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let bus = open_bus(config)?;
     let places = match config.runtime.kind {
         RuntimeKind::Process => on_this_machine(config, &deployment, known).await?,
         RuntimeKind::Docker => places::on_docker(config, &deployment, known, &bus).await?,
@@ -99,6 +117,15 @@ async fn on_this_machine(config: &Config, deployment: &str, known: KnownHomes) -
         archives: Arc::new(VolumeArchives::new(kind, archives, volumes.clone())),
         volumes,
     })
+}
+
+/// How much longer than a flush everybody gets to tell a Redis that has forgotten.
+const SETTLE_MARGIN: Duration = Duration::from_secs(10);
+
+fn open_bus(config: &Config) -> anyhow::Result<Arc<dyn Bus>> {
+    let Some(url) = &config.redis.url else { return Ok(Arc::new(MemoryBus::new())) };
+    let settle = config.activity.flush_interval + SETTLE_MARGIN;
+    Ok(Arc::new(RedisBus::open(url.reveal(), config.redis.names.clone(), settle)?))
 }
 
 /// Where the database says that homes are: storage that lacks them is not mounted, not empty.

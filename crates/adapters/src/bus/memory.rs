@@ -9,10 +9,7 @@ use async_trait::async_trait;
 use codehub_domain::{Timestamp, UserId, WorkspaceId};
 use tokio::sync::broadcast;
 
-use super::{Bus, Event, Result};
-
-/// How far a reader may fall behind before it starts over.
-const BACKLOG: usize = 256;
+use super::{BACKLOG, Bus, Event, Result};
 
 /// Events, wakes and activity within one process.
 #[derive(Debug)]

@@ -6,7 +6,14 @@ use codehub_domain::{Timestamp, UserId, WorkspaceId};
 use tokio::sync::broadcast;
 
 mod memory;
-pub use memory::MemoryBus;
+mod redis;
+pub use self::{
+    memory::MemoryBus,
+    redis::{Names, RedisBus},
+};
+
+/// How far a reader may fall behind before it starts over.
+const BACKLOG: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the bus cannot be reached: {0}")]
@@ -49,4 +56,9 @@ pub trait Bus: Send + Sync + 'static {
     async fn activity_read(&self) -> Result<Vec<(WorkspaceId, Timestamp)>>;
     /// Removes those whose time has not grown since it was read.
     async fn activity_remove(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()>;
+    /// Whether activity that this process handed over may have been lost since it last asked: then it is
+    /// told again.
+    async fn forgot(&self) -> Result<bool> {
+        Ok(false)
+    }
 }

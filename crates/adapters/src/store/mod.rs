@@ -9,17 +9,26 @@
 
 #[cfg(test)]
 pub(crate) mod contract;
+mod migrations;
+pub mod postgres;
+mod row;
+mod rules;
 mod sql_error;
 pub mod sqlite;
+mod values;
 
+pub use migrations::{MigrationStatus, PendingMigration};
+pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
+pub(crate) use rules::*;
+pub use rules::{belongs_to, is_active};
 pub use sqlite::SqliteStore;
 
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, Desired, Epoch, HoldId, Operation, Phase, SessionId, Status, Timestamp, TokenId, UserId,
-    Workspace, WorkspaceId,
+    ArchiveKey, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
+    WorkspaceId,
     activity::{ActivityMode, Hold},
     desired::Refusal,
     event::{Actor, HistoryEntry, Transition},
@@ -212,6 +221,36 @@ pub struct Attempts {
     pub last_failure: Timestamp,
 }
 
+/// What a serving process says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaNote {
+    pub name: String,
+    pub version: String,
+    /// `all`, `api`, `coordinator`: for people.
+    pub role: String,
+}
+
+/// A serving process as the others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaSeen {
+    pub name: String,
+    pub version: String,
+    pub role: String,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+}
+
+/// A replica that has not been seen for this long is forgotten.
+pub(crate) const REPLICA_FORGOTTEN_AFTER: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Who took the lead last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderSeen {
+    pub epoch: Epoch,
+    pub holder: String,
+    pub since: Timestamp,
+}
+
 /// Something happened that somebody may be waiting for. Carries ids only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -230,6 +269,8 @@ pub enum Change {
     Access {
         user: UserId,
     },
+    /// Any of these may have been missed (the connection to the database was lost): read again.
+    Resync,
 }
 
 /// Changes since the subscription. A reader that falls behind is told so by the channel and reads the
@@ -251,6 +292,35 @@ pub trait Store: Send + Sync + 'static {
     async fn epoch_take(&self, holder: &str) -> Result<Epoch>;
     /// Whether `epoch` still leads. Asked immediately before anything is deleted.
     async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool>;
+
+    /// How replicas agree who leads; `None` where only one process can have the store anyway.
+    fn lease_seat(&self, _holder: &str) -> Option<LeaseSeat> {
+        None
+    }
+    /// Who took the lead last, whether or not it still lives; `None` where nobody ever did.
+    async fn leader_seen(&self) -> Result<Option<LeaderSeen>> {
+        Ok(None)
+    }
+
+    // --- replicas ---
+
+    /// Says that this process may be beside the others ([`postgres::presence`](postgres)); `None` when
+    /// one of them does not fit. A store that only one process can have always agrees.
+    async fn presence_enter(&self, _company: Company) -> Result<Option<Presence>> {
+        Ok(Some(Presence::default()))
+    }
+    /// Notes that this replica lives.
+    async fn replica_note(&self, _note: &ReplicaNote) -> Result<()> {
+        Ok(())
+    }
+    /// Forgets a replica that ends.
+    async fn replica_leave(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Every replica that was noted within a day, with the clock to compare by. Oldest first.
+    async fn replicas(&self) -> Result<(Timestamp, Vec<ReplicaSeen>)> {
+        Ok((self.now().await?, Vec::new()))
+    }
 
     // --- workspaces: people ---
 
@@ -412,79 +482,13 @@ pub trait Store: Send + Sync + 'static {
     async fn setting_delete(&self, name: &str) -> Result<()>;
 }
 
-/// Whether the controller has something to do for this workspace without looking at the world: the
-/// rule behind [`Due::Active`], as a value for the fakes and the tests.
-pub fn is_active(workspace: &Workspace) -> bool {
-    let status = &workspace.status;
-    let settled = status.phase == workspace.desired.phase();
-    let waits_for_a_person =
-        status.phase == Phase::Error && status.failed() && workspace.deleted_at.is_none();
-    status.operation != Operation::None || !(settled || waits_for_a_person)
+/// Times one method of the port under its name.
+pub(crate) async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let started = std::time::Instant::now();
+    let result = work.await;
+    metrics::histogram!("codehub_db_query_seconds", "query" => query).record(started.elapsed().as_secs_f64());
+    result
 }
 
-/// Whether this workspace may go back to an archive: one of its own, or the one it was made from.
-pub fn belongs_to(key: ArchiveKey, workspace: &Workspace) -> bool {
-    key.workspace == workspace.id || workspace.status.archive_key == Some(key)
-}
-
-/// Whether people would see a difference: [`Change::Updated`] is sent for these.
-pub(crate) fn shown_change(before: &Status, after: &Status) -> bool {
-    let reason = |status: &Status| status.error.as_ref().map(|failure| failure.reason);
-    before.phase != after.phase
-        || before.operation != after.operation
-        || before.progress != after.progress
-        || reason(before) != reason(after)
-}
-
-/// What the history says about a TTL that ran out.
-pub(crate) fn ttl_reason(to: Desired, ttl_seconds: u32) -> String {
-    let span = span(ttl_seconds);
-    match to {
-        Desired::Standby => format!("no activity for {span}"),
-        Desired::Running | Desired::Archived | Desired::Deleted => format!("on standby for {span}"),
-    }
-}
-
-/// The largest unit that says it exactly.
-fn span(seconds: u32) -> String {
-    let (n, unit) = match seconds {
-        s if s > 0 && s.is_multiple_of(86_400) => (s / 86_400, "day"),
-        s if s > 0 && s.is_multiple_of(3_600) => (s / 3_600, "hour"),
-        s if s > 0 && s.is_multiple_of(60) => (s / 60, "minute"),
-        s => (s, "second"),
-    };
-    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
-}
-
-/// What the history says about a recovery.
-pub(crate) fn recovery_reason(wish: Recovery) -> String {
-    match wish {
-        Recovery { restore_from: Some(key), .. } => format!("recovery asked for, from archive {key}"),
-        Recovery { restore_from: None, accept_data_loss: true } => {
-            "recovery asked for, accepting the loss".into()
-        }
-        Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
-    }
-}
-
-/// What the history says about the beginning of a workspace.
-pub(crate) fn creation_reason(from_archive: Option<ArchiveKey>) -> String {
-    from_archive.map_or_else(|| "created".into(), |key| format!("created from archive {key}"))
-}
-
-/// The status a new workspace begins with.
-pub(crate) fn first_status(from_archive: Option<ArchiveKey>, now: Timestamp) -> Status {
-    from_archive.map_or_else(|| Status::new(now), |key| Status::from_archive(key, now))
-}
-
-/// How long a claim outlives what it was made for: far longer than a deletion can hang.
-pub(crate) const CLAIM_KEPT_MICROS: i64 = 7 * 86_400 * 1_000_000;
-
-/// A session's end is moved, and a token's use noted, at most this often.
-pub(crate) const USE_NOTED_EVERY_MICROS: i64 = 60_000_000;
-
-/// How old a session's last renewal must be before a use renews it: a minute, or less where sessions are
-/// so short that a minute would matter.
-pub(crate) fn renews_after_micros(lifetime_seconds: u32) -> i64 {
-    USE_NOTED_EVERY_MICROS.min(i64::from(lifetime_seconds) * 1_000_000 / 4)
-}
+/// How far a reader of changes may fall behind before it reads everything again.
+pub(crate) const CHANGES_BACKLOG: usize = 4096;

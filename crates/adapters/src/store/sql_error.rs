@@ -2,14 +2,19 @@
 
 use std::path::Path;
 
-use sqlx::{migrate::MigrateError, sqlite::SqliteError};
+use sqlx::{error::DatabaseError, migrate::MigrateError, sqlite::SqliteError};
 
 use super::StoreError;
 
 impl StoreError {
     /// Says which file it is about: for the moments when nobody has named it yet.
     pub(super) fn at(self, path: &Path) -> Self {
-        let about = |why: String| format!("{}: {why}", path.display());
+        self.about(&path.display().to_string())
+    }
+
+    /// The same, for what is not a file.
+    pub(super) fn about(self, what: &str) -> Self {
+        let about = |why: String| format!("{what}: {why}");
         match self {
             Self::Unreachable(why) => Self::Unreachable(about(why)),
             Self::Full(why) => Self::Full(about(why)),
@@ -23,7 +28,7 @@ impl From<sqlx::Error> for StoreError {
         match &error {
             sqlx::Error::Database(database) => match database.try_downcast_ref::<SqliteError>() {
                 Some(sqlite) => from_sqlite(sqlite),
-                None => Self::Failed(error.to_string()),
+                None => from_postgres(&**database),
             },
             sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => {
                 Self::Full(error.to_string())
@@ -41,8 +46,6 @@ impl From<sqlx::Error> for StoreError {
 
 /// SQLite's result codes; the low byte is the primary one.
 fn from_sqlite(error: &SqliteError) -> StoreError {
-    use sqlx::error::DatabaseError;
-
     const IOERR_SHMSIZE: i32 = 4874;
     let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
     let message = error.to_string();
@@ -55,6 +58,23 @@ fn from_sqlite(error: &SqliteError) -> StoreError {
         (_, 11 | 26) => StoreError::Failed(format!(
             "the database file is damaged or is no database; restore it from a backup: {message}"
         )),
+        _ => StoreError::Failed(message),
+    }
+}
+
+/// PostgreSQL's SQLSTATEs; the first two characters are the class.
+fn from_postgres(error: &dyn DatabaseError) -> StoreError {
+    let message = error.to_string();
+    let code = error.code().unwrap_or_default();
+    match (&*code, code.get(..2).unwrap_or_default()) {
+        ("53100", _) => StoreError::Full(message),
+        // Serialization failure, deadlock, lock or statement timeout, a standby that only reads, an
+        // operating system's error: the next try may succeed.
+        ("40001" | "40P01" | "55P03" | "57014" | "25006" | "25P03" | "58030", _)
+        // Connection exceptions, insufficient resources, shutting down or starting up.
+        | (_, "08" | "53" | "57") => StoreError::Unreachable(message),
+        ("28P01" | "28000", _) => StoreError::Failed(format!("{message}: check the user and password in DATABASE_URL")),
+        ("3D000", _) => StoreError::Failed(format!("{message}: create it first, or correct DATABASE_URL")),
         _ => StoreError::Failed(message),
     }
 }

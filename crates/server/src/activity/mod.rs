@@ -209,6 +209,10 @@ impl Activity {
         database_clock: impl Future<Output = anyhow::Result<Timestamp>>,
         bus: &dyn Bus,
     ) -> anyhow::Result<usize> {
+        if bus.forgot().await? {
+            tracing::info!("the bus has lost activity it was told; it is told again");
+            self.tell_again();
+        }
         let pending = self.pending();
         if pending.is_empty() {
             self.prune();
@@ -230,6 +234,14 @@ impl Activity {
         drop(pending);
         self.prune();
         Ok(count)
+    }
+
+    /// Nothing counts as told any more.
+    fn tell_again(&self) {
+        let cells = self.0.cells.read().unwrap_or_else(PoisonError::into_inner);
+        for cell in cells.values() {
+            cell.flushed.store(0, Relaxed);
+        }
     }
 
     /// What a flush has to tell: the cell and its latest moment.

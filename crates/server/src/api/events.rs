@@ -147,7 +147,7 @@ impl Stream {
                 () = sleep_until(end) => return Ok(()),
                 _ = heartbeat.tick() => self.writer.send("heartbeat", &json!({})).await?,
                 changed = access.recv() => {
-                    let mine = !matches!(changed, Ok(other) if other != user);
+                    let mine = !matches!(changed, Ok(Some(other)) if other != user);
                     if mine && auth::identify(&app, &self.headers).await.is_err() {
                         return Ok(());
                     }

@@ -63,7 +63,9 @@ struct Readiness {
 async fn ready(State(app): State<Arc<App>>) -> Response {
     let dependencies = check(&app).await;
     let stopping = app.shutdown.is_cancelled();
-    let ready = !stopping && dependencies.values().all(|dependency| dependency.ok);
+    // Without the bus events are late, and nothing else: a reason to look, not to stop sending people here.
+    let needed = |(port, dependency): (&&str, &Dependency)| dependency.ok || *port == "bus";
+    let ready = !stopping && dependencies.iter().all(needed);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(CACHE_CONTROL, "no-store")], Json(Readiness { ready, dependencies })).into_response()
 }

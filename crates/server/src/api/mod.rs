@@ -69,6 +69,11 @@ pub fn router() -> Router<Arc<App>> {
         .merge(health::router())
 }
 
+/// Only what machines ask for: for a process that coordinates and nothing else.
+pub fn operations() -> Router<Arc<App>> {
+    health::router()
+}
+
 async fn unknown() -> error::ApiError {
     error::ApiError::new(error::Code::NotFound, "there is nothing here; /api/docs says what there is")
 }

@@ -1,9 +1,9 @@
 //! The deployment, for administrators.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_domain::Phase;
+use codehub_domain::{Phase, Timestamp};
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
 
@@ -43,34 +43,88 @@ struct Leader {
     replica: String,
     /// Grows with every change of leadership.
     epoch: i64,
+    /// When it took the lead; null where that is not known.
+    since: Option<Timestamp>,
 }
 
 #[derive(Serialize, ToSchema)]
 struct Replica {
     name: String,
-    version: &'static str,
+    version: String,
+    /// `all`, `api` or `coordinator`.
+    role: String,
     leads: bool,
+    /// Null where replicas are not noted.
+    started_at: Option<Timestamp>,
+    /// When it last said that it lives.
+    seen_at: Option<Timestamp>,
 }
+
+/// A replica that has been silent for longer is not there.
+const SILENT_AFTER: Duration = Duration::from_secs(20);
 
 /// The system
 #[utoipa::path(get, path = "/system", tag = "system", responses(
-    (status = 200, description = "Version, leader, backends, counts", body = SystemView),
+    (status = 200, description = "Version, leader, replicas, backends, counts", body = SystemView),
     (status = 403, description = "FORBIDDEN: administrators only", body = ErrorBody),
 ))]
 async fn show(State(app): State<Arc<App>>, _: Admin) -> Result<Json<SystemView>> {
     let counted = app.store().workspace_counts().await?;
     let workspaces =
         Phase::ALL.iter().map(|phase| (*phase, counted.get(phase).copied().unwrap_or_default())).collect();
-    let name = replica_name();
-    let epoch = *app.leading.borrow();
-    let version = env!("CARGO_PKG_VERSION");
+    let replicas = replicas(&app).await?;
     Ok(Json(SystemView {
-        version,
-        leader: epoch.map(|epoch| Leader { replica: name.clone(), epoch: epoch.0 }),
-        replicas: vec![Replica { name, version, leads: epoch.is_some() }],
+        version: env!("CARGO_PKG_VERSION"),
+        leader: leader(&app, &replicas).await?,
+        replicas,
         backends: health::check(&app).await,
         users: app.store().user_count().await?,
         workspaces,
+    }))
+}
+
+/// Those that were heard of lately, this one always among them.
+async fn replicas(app: &App) -> Result<Vec<Replica>> {
+    let (now, noted) = app.store().replicas().await?;
+    let leader = app.store().leader_seen().await?.map(|leader| leader.holder);
+    let (me, leading) = (replica_name(), app.leading.borrow().is_some());
+    let alive = |seen_at: Timestamp| now.duration_since(seen_at).unsigned_abs() < SILENT_AFTER;
+    let mut replicas: Vec<Replica> = noted
+        .into_iter()
+        .filter(|replica| replica.name == me || alive(replica.seen_at))
+        .map(|replica| Replica {
+            leads: if replica.name == me { leading } else { leader.as_ref() == Some(&replica.name) },
+            name: replica.name,
+            version: replica.version,
+            role: replica.role,
+            started_at: Some(replica.started_at),
+            seen_at: Some(replica.seen_at),
+        })
+        .collect();
+    if !replicas.iter().any(|replica| replica.name == me) {
+        replicas.push(Replica {
+            name: me,
+            version: env!("CARGO_PKG_VERSION").into(),
+            role: app.config.role.as_str().into(),
+            leads: leading,
+            started_at: None,
+            seen_at: None,
+        });
+    }
+    Ok(replicas)
+}
+
+async fn leader(app: &App, replicas: &[Replica]) -> Result<Option<Leader>> {
+    let Some(leads) = replicas.iter().find(|replica| replica.leads) else { return Ok(None) };
+    let seen = app.store().leader_seen().await?.filter(|seen| seen.holder == leads.name);
+    let epoch = match &seen {
+        Some(seen) => Some(seen.epoch),
+        None => *app.leading.borrow(),
+    };
+    Ok(epoch.map(|epoch| Leader {
+        replica: leads.name.clone(),
+        epoch: epoch.0,
+        since: seen.map(|seen| seen.since),
     }))
 }
 

@@ -90,7 +90,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
 
 async fn store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let path = backends::database_path(config);
-    if !path.exists() {
+    if config.database.url.is_none() && !path.exists() {
         bail!(
             "there is no database at {}: start the server once, run `codehub migrate`, or name the right --data-dir",
             path.display()

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, net::TcpListener, path::Path, process::ExitCode};
 
-use codehub_adapters::{runtime::IdeChoice, store::sqlite::SqliteStore};
+use codehub_adapters::runtime::IdeChoice;
 
 use crate::{
     app::Backends,
@@ -112,15 +112,15 @@ fn public_address(config: &Config) -> Finding {
 }
 
 async fn schema(config: &Config) -> Finding {
-    match SqliteStore::migrate_status(backends::database_path(config)).await {
-        Err(error) => Bad(error.to_string()),
-        Ok(status) if !status.unknown.is_empty() => {
+    match backends::migration_status(config).await {
+        Err(error) => Bad(format!("{error:#}")),
+        Ok((_, status)) if !status.unknown.is_empty() => {
             Bad("was written by a newer CodeHub: use that version, or restore a backup".into())
         }
-        Ok(status) if !status.pending.is_empty() => {
+        Ok((_, status)) if !status.pending.is_empty() => {
             Note(format!("{} migration(s) to come: the next start does them", status.pending.len()))
         }
-        Ok(status) => Good(format!("schema is up to date ({} migrations)", status.applied.len())),
+        Ok((_, status)) => Good(format!("schema is up to date ({} migrations)", status.applied.len())),
     }
 }
 

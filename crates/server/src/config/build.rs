@@ -8,6 +8,7 @@ use std::{
 
 use codehub_adapters::{
     archive::Verify,
+    bus::Names,
     docker::{FirewallChoice, PullPolicy, Reach},
     runtime::{IdeChoice, SandboxChoice},
 };
@@ -15,8 +16,8 @@ use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
 
 use super::{
     ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,
-    CoordinatorConfig, DockerSettings, GcConfig, LogConfig, LogFormat, ProxyConfig, RuntimeConfig,
-    RuntimeKind, S3Settings, Secret, TtlConfig, load::Value, value,
+    CoordinatorConfig, DatabaseConfig, DockerSettings, GcConfig, LogConfig, LogFormat, ProxyConfig,
+    RedisConfig, Role, RuntimeConfig, RuntimeKind, S3Settings, Secret, TtlConfig, load::Value, value,
 };
 
 /// How long a workspace's processes get between TERM and KILL.
@@ -57,6 +58,11 @@ impl Reader<'_> {
         self.read(key, |text| Some(text.to_owned()))
     }
 
+    /// `None` where it is empty.
+    fn secret(&mut self, key: &str) -> Option<Secret> {
+        Some(self.text(key)).filter(|text| !text.is_empty()).map(Secret::new)
+    }
+
     fn duration(&mut self, key: &str) -> Duration {
         self.read(key, value::duration)
     }
@@ -90,10 +96,27 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         .read("listen", |text| text.parse::<SocketAddr>().ok().map(Some))
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
     let config = Config {
+        role: r.word(
+            "role",
+            &[("all", Role::All), ("api", Role::Api), ("coordinator", Role::Coordinator)],
+            Role::All,
+        ),
         listen,
         data_dir: data_dir(&mut r, home),
         public_base_url: public_base_url(&mut r, listen),
         trusted_proxies: r.read("trusted_proxies", value::addresses),
+        database: DatabaseConfig {
+            url: r.secret("database.url"),
+            max_connections: r.number("database.max_connections"),
+        },
+        redis: RedisConfig {
+            url: r.secret("redis.url"),
+            names: Names {
+                events: r.text("redis.channel_sse_prefix"),
+                wakes: r.text("redis.channel_wake_prefix"),
+                activity: r.text("redis.activity_key"),
+            },
+        },
         coordinator: CoordinatorConfig {
             idle_interval: r.duration("coordinator.idle_interval"),
             active_interval: r.duration("coordinator.active_interval"),
@@ -142,7 +165,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         auth: AuthConfig {
             session_lifetime: SESSION_LIFETIME,
             admin_username: Some(r.text("admin.username")).filter(|name| !name.is_empty()),
-            admin_password: Some(r.text("admin.password")).filter(|word| !word.is_empty()).map(Secret::new),
+            admin_password: r.secret("admin.password"),
         },
         log: LogConfig {
             filter: r.text("log.filter"),
@@ -314,6 +337,24 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
                 "ttl.{name}_seconds ({default}) is outside its own bounds; ttl.{name}_min and ttl.{name}_max allow {bounds}"
             ));
         }
+    }
+    if config.role != Role::All && config.database.url.is_none() {
+        r.complain(format!(
+            "role is {:?}, but with SQLite one process does everything: set DATABASE_URL (and REDIS_URL), or leave role at \"all\"",
+            config.role.as_str()
+        ));
+    }
+    for (key, text) in [
+        ("redis.channel_sse_prefix", &config.redis.names.events),
+        ("redis.channel_wake_prefix", &config.redis.names.wakes),
+        ("redis.activity_key", &config.redis.names.activity),
+    ] {
+        if text.is_empty() {
+            r.complain(format!("{key} must not be empty"));
+        }
+    }
+    if config.redis.names.events == config.redis.names.wakes {
+        r.complain("redis.channel_sse_prefix and redis.channel_wake_prefix must not be the same");
     }
     let coordinator = &config.coordinator;
     if coordinator.active_interval > coordinator.idle_interval {

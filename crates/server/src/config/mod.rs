@@ -20,12 +20,15 @@ pub use value::duration as parse_duration;
 /// Everything that can be configured.
 #[derive(Debug, Clone)]
 pub struct Config {
+    pub role: Role,
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
     /// `http://127.0.0.1:8080` unless set: no trailing slash.
     pub public_base_url: String,
     /// Proxies in front of us whose `X-Forwarded-*` may be believed.
     pub trusted_proxies: Vec<std::net::IpAddr>,
+    pub database: DatabaseConfig,
+    pub redis: RedisConfig,
 
     pub coordinator: CoordinatorConfig,
     pub ttl: TtlConfig,
@@ -40,6 +43,46 @@ pub struct Config {
     pub log: LogConfig,
     pub sse_heartbeat: Duration,
     pub shutdown_drain: Duration,
+}
+
+/// What this process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    All,
+    Api,
+    Coordinator,
+}
+
+impl Role {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Api => "api",
+            Self::Coordinator => "coordinator",
+        }
+    }
+
+    pub const fn coordinates(self) -> bool {
+        matches!(self, Self::All | Self::Coordinator)
+    }
+
+    pub const fn answers(self) -> bool {
+        matches!(self, Self::All | Self::Api)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct DatabaseConfig {
+    /// PostgreSQL; `None` is SQLite in the data directory.
+    pub url: Option<Secret>,
+    pub max_connections: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct RedisConfig {
+    /// `None` is a bus within this process.
+    pub url: Option<Secret>,
+    pub names: codehub_adapters::bus::Names,
 }
 
 #[derive(Debug, Clone)]

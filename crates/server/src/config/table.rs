@@ -42,7 +42,19 @@ const YEAR: u64 = 366 * DAY;
 /// A TTL or a bound of one, in seconds.
 const TTL: Kind = Kind::Seconds { min: 0, max: YEAR };
 
+/// Masked, and not a flag: it may hold a password.
+const fn secret(key: &'static str, env: &'static str, kind: Kind, help: &'static str) -> Setting {
+    Setting { key, env, default: "", kind, help, secret: true }
+}
+
 pub static SETTINGS: &[Setting] = &[
+    setting(
+        "role",
+        "CODEHUB_ROLE",
+        "all",
+        Kind::OneOf(&["all", "api", "coordinator"]),
+        "What this process does: everything, only answer requests, or only coordinate (and answer /healthz, /readyz and /metrics). Several processes need PostgreSQL and Redis.",
+    ),
     setting(
         "listen",
         "CODEHUB_LISTEN",
@@ -55,7 +67,7 @@ pub static SETTINGS: &[Setting] = &[
         "CODEHUB_DATA_DIR",
         "~/.local/share/codehub",
         Kind::Path,
-        "Database, homes and archives. One server per directory.",
+        "Database, homes and archives. One server per directory, except with PostgreSQL.",
     ),
     setting(
         "public_base_url",
@@ -70,6 +82,46 @@ pub static SETTINGS: &[Setting] = &[
         "",
         Kind::Addresses,
         "Addresses of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
+    ),
+    secret(
+        "database.url",
+        "DATABASE_URL",
+        Kind::Url(&["postgres", "postgresql"]),
+        "PostgreSQL, for a deployment with replicas: postgres://user:password@host:5432/database. Empty: SQLite in the data directory.",
+    ),
+    setting(
+        "database.max_connections",
+        "DATABASE_MAX_CONNECTIONS",
+        "10",
+        Kind::Count { min: 2, max: 1000 },
+        "How many connections this process keeps to PostgreSQL for its requests (three more listen, lead and mark its presence).",
+    ),
+    secret(
+        "redis.url",
+        "REDIS_URL",
+        Kind::Url(&["redis", "rediss", "redis+unix", "unix"]),
+        "Redis, for events and activity between replicas: redis://:password@host:6379/0. Empty: in this process, and then there may be only one.",
+    ),
+    setting(
+        "redis.channel_sse_prefix",
+        "REDIS_CHANNEL_SSE_PREFIX",
+        "codehub:sse:",
+        Kind::Text,
+        "What the channels of event streams begin with; the user's id follows.",
+    ),
+    setting(
+        "redis.channel_wake_prefix",
+        "REDIS_CHANNEL_WAKE_PREFIX",
+        "codehub:wake:",
+        Kind::Text,
+        "What the channels that wake the coordinator begin with.",
+    ),
+    setting(
+        "redis.activity_key",
+        "REDIS_ACTIVITY_KEY",
+        "codehub:activity",
+        Kind::Text,
+        "Where activity waits until it is written to the database.",
     ),
     setting(
         "admin.username",
@@ -448,13 +500,8 @@ pub static SETTINGS: &[Setting] = &[
 
 /// Names that mean something to CodeHub but not to this version. To take one and do nothing would be
 /// worse than to refuse it.
-pub static NOT_OFFERED: &[(&str, &str)] = &[
-    ("DATABASE_URL", "this version keeps its database (SQLite) in the data directory"),
-    ("REDIS_URL", "this version has its bus in process"),
-    ("REDIS_CHANNEL_SSE_PREFIX", "this version has its bus in process"),
-    ("REDIS_CHANNEL_WAKE_PREFIX", "this version has its bus in process"),
-    ("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only"),
-];
+pub static NOT_OFFERED: &[(&str, &str)] =
+    &[("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only")];
 
 pub fn by_key(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)

@@ -12,6 +12,8 @@ pub enum Kind {
     Path,
     /// `https://code.example.com`, no path.
     BaseUrl,
+    /// An address that begins with one of these words and `://`, or nothing. It may hold a password.
+    Url(&'static [&'static str]),
     /// `/healthz`
     UrlPath,
     Text,
@@ -43,6 +45,10 @@ impl Kind {
             Self::Addresses => "IP addresses separated by commas, such as 10.0.0.1, ::1".into(),
             Self::Path => "a path; `~` at the start is your home directory".into(),
             Self::BaseUrl => "http:// or https://, a host and perhaps a port, without a path".into(),
+            Self::Url(schemes) => {
+                let schemes: Vec<_> = schemes.iter().map(|scheme| format!("{scheme}://")).collect();
+                format!("an address that begins with {}", schemes.join(" or "))
+            }
             Self::UrlPath => "a path that begins with /".into(),
             Self::Text => "any text".into(),
             Self::Words => "a command and its arguments, with quotes closed".into(),
@@ -75,6 +81,13 @@ impl Kind {
             Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
             Self::Addresses => or_allowed(addresses(text).is_some()),
             Self::BaseUrl => or_allowed(text.is_empty() || base_url(text).is_some()),
+            Self::Url(schemes) => match text.split_once("://") {
+                _ if text.is_empty() => Ok(()),
+                Some((scheme, rest)) if schemes.contains(&scheme) => or_allowed(!rest.is_empty()),
+                // The rest of it may hold a password.
+                Some((scheme, _)) => Err(format!("{scheme}:// is not offered; allowed: {}", self.allowed())),
+                None => or_allowed(false),
+            },
             Self::UrlPath => or_allowed(text.starts_with('/') && !text.contains(char::is_whitespace)),
             Self::Words => or_allowed(words(text).is_some()),
             Self::OneOf(words) => or_allowed(words.contains(&text)),

@@ -15,6 +15,7 @@ pub async fn run(context: Context) -> Ended {
     resend(&context).await;
     loop {
         match changes.recv().await {
+            Ok(Change::Resync) => resend(&context).await,
             Ok(change) => pass_on(&context, change).await,
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "fell behind the database's changes; sending the current state");
@@ -33,7 +34,7 @@ async fn pass_on(context: &Context, change: Change) {
         Change::Deleted { workspace, owner } => bus.publish(owner, Event::Deleted { workspace }).await,
         Change::Updated { workspace, owner } => bus.publish(owner, Event::Updated { workspace }).await,
         // Caches of this process listen to the store themselves.
-        Change::Access { .. } => Ok(()),
+        Change::Access { .. } | Change::Resync => Ok(()),
     };
     if let Err(error) = sent {
         metrics::counter!("codehub_bus_errors_total").increment(1);

@@ -122,9 +122,10 @@ pub async fn run(context: Context, leadership: Leadership, shutdown: Cancellatio
                 let term = leadership.acquire(&context).await;
                 tracing::info!(epoch = %term.epoch, "this process leads");
                 context.lead(Some(term.epoch));
-                let why = serve_term(&context, &term).await;
+                let epoch = term.epoch;
+                let why = serve_term(&context, term).await;
                 context.lead(None);
-                tracing::warn!(epoch = %term.epoch, why, "leadership is over");
+                tracing::warn!(%epoch, why, "leadership is over");
             }
         })
         .await;
@@ -132,15 +133,17 @@ pub async fn run(context: Context, leadership: Leadership, shutdown: Cancellatio
 }
 
 /// Runs the components until leadership is lost. Dropping the set ends them all.
-async fn serve_term(context: &Context, term: &leader::Term) -> &'static str {
+async fn serve_term(context: &Context, term: leader::Term) -> &'static str {
+    let epoch = term.epoch;
     let mut components = JoinSet::new();
     components.spawn(events::run(context.clone()));
-    components.spawn(controller::run(context.clone(), term.epoch));
-    components.spawn(ttl::run(context.clone(), term.epoch));
-    components.spawn(gc::run(context.clone(), term.epoch));
-    components.spawn(leader::verify(context.clone(), term.epoch));
+    components.spawn(controller::run(context.clone(), epoch));
+    components.spawn(ttl::run(context.clone(), epoch));
+    components.spawn(gc::run(context.clone(), epoch));
+    components.spawn(leader::hold(context.clone(), term));
     match components.join_next().await {
         Some(Ok(Ended::Fenced)) => "another process leads",
+        Some(Ok(Ended::Lost)) => "the session that held the lead was lost",
         Some(Ok(Ended::StoreClosed)) => "the store was closed",
         Some(Err(_)) | None => "a component failed",
     }
@@ -151,5 +154,7 @@ async fn serve_term(context: &Context, term: &leader::Term) -> &'static str {
 pub enum Ended {
     /// A newer epoch exists: whatever this process was doing is somebody else's now.
     Fenced,
+    /// Nobody can tell whether this process still leads: then it does not.
+    Lost,
     StoreClosed,
 }

@@ -276,8 +276,10 @@ impl Routes {
                     self.access_changed(|view| view.owner == user);
                 }
                 Ok(Change::Wake) => {}
-                Err(RecvError::Lagged(missed)) => {
-                    tracing::debug!(missed, "fell behind the store's changes; forgetting everything cached");
+                Ok(Change::Resync) | Err(RecvError::Lagged(_)) => {
+                    tracing::debug!(
+                        "changes of the store may have been missed; forgetting everything cached"
+                    );
                     callers.forget_all();
                     self.access_changed(|_| true);
                     for entry in self.all() {

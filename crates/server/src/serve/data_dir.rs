@@ -18,7 +18,7 @@ const LOCK_FILE: &str = "codehub.lock";
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     #[error(
-        "another CodeHub server ({holder}) already uses {path}: stop it, or choose another data directory with --data-dir or CODEHUB_DATA_DIR"
+        "another CodeHub server ({holder}) already uses {path}: stop it, or choose another data directory with --data-dir or CODEHUB_DATA_DIR (several servers on one directory need PostgreSQL and Redis)"
     )]
     InUse { path: String, holder: String },
     #[error(
@@ -29,9 +29,23 @@ pub enum DataDirError {
 
 /// Held for as long as the server runs. The kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
-pub struct DataDir(#[expect(dead_code, reason = "holding it is what it is for")] File);
+pub struct DataDir(#[expect(dead_code, reason = "holding it is what it is for")] Option<File>);
 
 impl DataDir {
+    /// Makes the directory (for its owner only) for a server that may share it: with PostgreSQL who may
+    /// write is settled there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn share(path: &Path) -> Result<Self, DataDirError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| DataDirError::Unusable {
+            path: path.display().to_string(),
+            what: "made",
+            why,
+        })?;
+        Ok(Self(None))
+    }
+
     /// Makes the directory (for its owner only) and takes it.
     ///
     /// # Errors
@@ -61,7 +75,7 @@ impl DataDir {
             file.flush()
         });
         written.map_err(unusable("written to"))?;
-        Ok(Self(file))
+        Ok(Self(Some(file)))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
 
 mod connections;
 mod data_dir;
+mod replica;
 mod signals;
 
 pub use connections::{ConnectionHandle, run};
@@ -36,18 +37,23 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// It could not start; the message names the cause and what to do.
 pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     telemetry::metrics::install();
-    let _data_dir = DataDir::lock(&config.data_dir)?;
+    let _data_dir = match config.database.url {
+        Some(_) => DataDir::share(&config.data_dir)?,
+        None => DataDir::lock(&config.data_dir)?,
+    };
     let listener = bind(&mut config).await?;
     let backends = backends::build_backends(&config).await?;
     let mut app = App::new(config, backends);
     app.idle =
         Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);
     let app = Arc::new(app);
+    let replica = replica::Replica::join(&app).await?;
     announce(&app, first_run::prepare(&app).await?);
 
     let leading = CancellationToken::new();
-    let coordinator = tokio::spawn(coordinate(&app, leading.clone()));
-    let background = background(&app);
+    let coordinator = app.config.role.coordinates().then(|| tokio::spawn(coordinate(&app, leading.clone())));
+    let mut background = background(&app);
+    background.push(tokio::spawn(replica.run(Arc::clone(&app))));
     signals::cancel_on_signal(app.shutdown.clone())?;
     run(listener, router(&app), &app).await;
 
@@ -56,25 +62,29 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
         let _ = task.await;
     }
     leading.cancel();
-    let _ = coordinator.await;
+    if let Some(coordinator) = coordinator {
+        let _ = coordinator.await;
+    }
     tracing::info!("stopped; workspaces keep running");
     Ok(())
 }
 
-/// Leads, until the token says otherwise. The lock on the data directory makes this the only one.
+/// Leads whenever it can, until the token says otherwise. With SQLite the lock on the data directory makes
+/// this the only one; with PostgreSQL it is elected.
 pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
     let mut context =
         coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
     context.leading = app.leading.clone();
-    let leadership = coordinator::leader::Leadership::Exclusive { holder: api::replica_name() };
+    let leadership = coordinator::leader::Leadership::of(app.store(), api::replica_name());
     coordinator::run(context, leadership, until)
 }
 
 /// Everything that is answered.
 pub fn router(app: &Arc<App>) -> Router {
+    let answered =
+        if app.config.role.answers() { api::router().merge(web::router()) } else { api::operations() };
     Router::new()
-        .merge(api::router())
-        .merge(web::router())
+        .merge(answered)
         .fallback(web::not_found)
         .layer(middleware::from_fn(telemetry::http::observe))
         .with_state(Arc::clone(app))
@@ -165,9 +175,10 @@ pub async fn watch_access(app: Arc<App>) {
         };
         match change {
             // Nobody listening is fine.
-            Ok(Change::Access { user }) => drop(app.access_changed.send(user)),
-            Ok(Change::Updated { .. } | Change::Deleted { .. } | Change::Wake)
-            | Err(RecvError::Lagged(_)) => {}
+            Ok(Change::Access { user }) => drop(app.access_changed.send(Some(user))),
+            // Some of these may have been missed: everybody is asked.
+            Ok(Change::Resync) | Err(RecvError::Lagged(_)) => drop(app.access_changed.send(None)),
+            Ok(Change::Updated { .. } | Change::Deleted { .. } | Change::Wake) => {}
             Err(RecvError::Closed) => return,
         }
     }

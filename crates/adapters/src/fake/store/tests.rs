@@ -19,6 +19,7 @@ async fn harness() -> Harness {
             let clock = clock.clone();
             async move { clock.advance(by) }.boxed()
         }),
+        barrier: None,
         _keep: Box::new(()),
     }
 }

@@ -122,9 +122,9 @@ pub(crate) async fn sweeping_removes_only_what_has_ended(harness: &Harness) {
     store.attempts_fail("long", DAY).await.unwrap();
     assert_eq!(store.sessions_sweep().await.unwrap(), 0);
     harness.pass(700).await;
-    let mut changes = store.changes();
+    let mut changes = harness.changes().await;
     assert_eq!(store.sessions_sweep().await.unwrap(), 1);
-    assert_eq!(super::drain(&mut changes), [super::Change::Access { user: user.id }]);
+    assert_eq!(harness.drain(&mut changes).await, [super::Change::Access { user: user.id }]);
     assert_eq!(store.sessions_sweep().await.unwrap(), 0);
     assert!(store.session_use(b"long", DAY).await.unwrap().is_some());
     assert_eq!(store.attempts_get("long").await.unwrap().unwrap().failures, 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use codehub_domain::{Desired, HoldId, Phase, UserId, activity::ActivityMode, ttl::TtlPolicy};
 use uuid::Uuid;
 
-use super::{Change, Harness, drain};
+use super::{Change, Harness};
 use crate::store::{Edit, NewHold};
 
 const POLICY: TtlPolicy =
@@ -46,12 +46,15 @@ pub(crate) async fn leases_are_listed_and_given_back(harness: &Harness) {
     let store = &harness.store;
     let made = harness.workspace(user.id, Desired::Running).await;
     let running = harness.put(epoch, made.id, |status| status.phase = Phase::Running).await;
-    let mut changes = store.changes();
+    let mut changes = harness.changes().await;
     let (_, long) = store.workspace_hold(made.id, lease(user.id, 7200, "long")).await.unwrap().unwrap();
     let (after, short) = store.workspace_hold(made.id, lease(user.id, 60, "short")).await.unwrap().unwrap();
     assert_eq!((after.held_until, after.revision), (Some(long.until), running.revision + 2));
     assert_eq!(store.workspace_holds(made.id).await.unwrap(), [long.clone(), short.clone()]);
-    assert_eq!(drain(&mut changes), [Change::Updated { workspace: made.id, owner: user.id }; 2]);
+    assert_eq!(
+        harness.drain(&mut changes).await,
+        [Change::Updated { workspace: made.id, owner: user.id }; 2]
+    );
 
     harness.pass(30).await;
     let after = store.workspace_release(made.id, Some(long.id)).await.unwrap().unwrap();

@@ -10,7 +10,7 @@ use codehub_domain::{
 };
 use futures::future::join_all;
 
-use super::{Harness, drain, op_id, seconds_before, workspace_id};
+use super::{Harness, op_id, seconds_before, workspace_id};
 use crate::store::{Due, GcClaim, Saved, StoreError};
 
 /// A status with something in every field.
@@ -115,7 +115,7 @@ pub(crate) async fn a_stale_epoch_changes_nothing_anywhere(harness: &Harness) {
     let current = harness.leader().await;
     let before = harness.get(made.id).await;
     let sightings = store.gc_sightings().await.unwrap();
-    let mut changes = store.changes();
+    let mut changes = harness.changes().await;
     let policy =
         TtlPolicy { standby_seconds: 1, archive_seconds: 1, unseen_activity: std::time::Duration::ZERO };
     let line = Transition {
@@ -145,7 +145,7 @@ pub(crate) async fn a_stale_epoch_changes_nothing_anywhere(harness: &Harness) {
     assert_eq!(harness.get(made.id).await, before);
     assert_eq!(store.workspace_history(made.id, None, 9).await.unwrap().total, 1);
     assert_eq!(store.gc_sightings().await.unwrap(), sightings);
-    assert_eq!(drain(&mut changes), []);
+    assert_eq!(harness.drain(&mut changes).await, []);
     assert_eq!(store.ttl_expire(current, &policy).await.unwrap().len(), 1, "the leader may");
 }
 
@@ -164,13 +164,13 @@ pub(crate) async fn observing_is_no_revision(harness: &Harness) {
     let made = harness.workspace(user.id, Desired::Running).await;
     let other = harness.workspace(user.id, Desired::Running).await;
     let store = &harness.store;
-    let mut changes = store.changes();
+    let mut changes = harness.changes().await;
     assert!(store.workspaces_observed(epoch, &[made.id, workspace_id()]).await.unwrap());
     let seen = harness.get(made.id).await;
     assert!(seen.status.observed_at.is_some());
     assert_eq!((seen.revision, seen.updated_at), (made.revision, made.updated_at));
     assert_eq!(harness.get(other.id).await.status.observed_at, None);
-    assert_eq!(drain(&mut changes), []);
+    assert_eq!(harness.drain(&mut changes).await, []);
     // It is in nobody's way: what was read before can still be saved.
     let saved = store.workspace_save(epoch, &made, &made.status, &[]).await.unwrap();
     assert_eq!(saved, Saved::Saved(made.revision + 1));

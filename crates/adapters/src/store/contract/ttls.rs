@@ -173,7 +173,7 @@ pub(crate) async fn access_only_grows(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let made = harness.workspace(user.id, Desired::Running).await;
     let store = &harness.store;
-    let mut changes = store.changes();
+    let mut changes = harness.changes().await;
     let plus =
         |micros: i64| Timestamp::from_microsecond(made.last_access_at.as_microsecond() + micros).unwrap();
     for (seen, expected) in [(-5, 0), (7, 7), (3, 7), (7, 7), (8, 8)] {
@@ -186,7 +186,7 @@ pub(crate) async fn access_only_grows(harness: &Harness) {
     let after = harness.get(made.id).await;
     assert_eq!((after.last_access_at, after.revision), (plus(30), made.revision));
     assert!(store.access_sync(epoch, &[]).await.unwrap());
-    assert_eq!(super::drain(&mut changes), []);
+    assert_eq!(harness.drain(&mut changes).await, []);
 }
 
 pub(crate) async fn next_is_the_earliest_expiry(harness: &Harness) {

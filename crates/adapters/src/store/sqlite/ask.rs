@@ -4,7 +4,7 @@
 use codehub_domain::{
     Desired, Workspace, WorkspaceId,
     desired::{self, Answer},
-    event::{Actor, Transition},
+    event::Actor,
     limits::Limits,
 };
 
@@ -14,7 +14,7 @@ use super::{
     workspaces,
     write::Write,
 };
-use crate::store::Asked;
+use crate::store::{Asked, values};
 
 pub(super) async fn ask(
     store: &SqliteStore,
@@ -58,21 +58,12 @@ async fn already_running(mut write: Write, mut workspace: Workspace) -> Result<A
 
 async fn change(
     mut write: Write,
-    mut workspace: Workspace,
+    workspace: Workspace,
     wish: Desired,
     actor: Actor,
     reason: &str,
 ) -> Result<Asked> {
-    let now = row::time(write.now)?;
-    workspace.desired = wish;
-    workspace.desired_changed_at = now;
-    workspace.updated_at = now;
-    workspace.revision += 1;
-    match wish {
-        Desired::Running => workspace.last_access_at = workspace.last_access_at.max(now),
-        Desired::Deleted => workspace.deleted_at = Some(now),
-        Desired::Standby | Desired::Archived => {}
-    }
+    let workspace = values::granted(workspace, wish, row::time(write.now)?);
     sqlx::query(
         "UPDATE workspaces SET desired_state = ?2, desired_changed_at = ?3, deleted_at = ?4,
              last_access_at = ?5, updated_at = ?6, revision = ?7
@@ -87,15 +78,8 @@ async fn change(
     .bind(workspace.revision)
     .execute(write.connection())
     .await?;
-    let status = &workspace.status;
-    let transition = Transition {
-        from: status.phase,
-        to: status.phase,
-        operation: status.operation,
-        reason: reason.into(),
-        actor,
-    };
-    history::append(&mut write, workspace.id, &[transition]).await?;
+    let entry = values::granted_entry(&workspace, actor, reason);
+    history::append(&mut write, workspace.id, &[entry]).await?;
     if workspace.deleted_at.is_some() {
         write.deleted(workspace.id, workspace.owner);
     } else {

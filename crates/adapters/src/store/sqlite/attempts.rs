@@ -47,5 +47,5 @@ pub(super) async fn clear(store: &SqliteStore, key: &str) -> Result<()> {
 
 fn attempts(found: &SqliteRow) -> Result<Attempts> {
     let last_failure: Timestamp = row::at(found, "last_failure_at")?;
-    Ok(Attempts { failures: row::get(found, "failures")?, last_failure })
+    Ok(Attempts { failures: row::number(found, "failures")?, last_failure })
 }

@@ -3,60 +3,35 @@
 use std::collections::BTreeMap;
 
 use codehub_domain::{
-    Epoch, HomeCtx, Timestamp,
+    Epoch, Timestamp,
     gc::{self, GcRow, Item},
 };
-use sqlx::sqlite::SqliteRow;
 
 use super::{
     Result, SqliteStore,
-    row::{self, micros},
+    row::{self, gc_rows, micros},
     write::Write,
 };
-use crate::store::{CLAIM_KEPT_MICROS, GcClaim};
-
-macro_rules! gc_rows {
-    () => {
-        "SELECT id, phase, operation, deleted_at, home_ctx, archive_key, op_id FROM workspaces"
-    };
-}
+use crate::store::{CLAIM_KEPT_MICROS, GcClaim, values};
 
 pub(super) async fn rows(store: &SqliteStore) -> Result<Vec<GcRow>> {
     let rows = sqlx::query(concat!(gc_rows!(), " ORDER BY id")).fetch_all(&store.readers).await?;
-    rows.iter().map(gc_row).collect()
+    rows.iter().map(row::gc_row).collect()
 }
 
-fn gc_row(found: &SqliteRow) -> Result<GcRow> {
-    let home: HomeCtx = row::json(found, "home_ctx")?;
-    Ok(GcRow {
-        id: row::parsed(found, "id")?,
-        phase: row::parsed(found, "phase")?,
-        operation: row::parsed(found, "operation")?,
-        deleted: row::maybe_at(found, "deleted_at")?.is_some(),
-        truth: home.truth,
-        generation: home.generation,
-        archive_key: row::maybe_parsed(found, "archive_key")?,
-        op_id: row::maybe_parsed(found, "op_id")?,
-    })
-}
-
-/// Only these rows can refer to it: the one it belongs to, and those whose home it is.
 pub(super) async fn claim(store: &SqliteStore, epoch: Epoch, item: Item) -> Result<GcClaim> {
     let mut write = store.write().await?;
     if !write.leads(epoch).await? {
         return Ok(GcClaim::Fenced);
     }
-    let (workspace, archive) = match item {
-        Item::Archive(key) => (key.workspace, Some(key.to_string())),
-        Item::Volume { workspace, .. } => (workspace, None),
-    };
+    let (workspace, archive) = values::may_refer(item);
     let rows = sqlx::query(concat!(gc_rows!(), " WHERE id = ?1 OR archive_key = ?2"))
         .bind(workspace.to_string())
         .bind(archive)
         .fetch_all(write.connection())
         .await?;
     for found in &rows {
-        if gc::refers(&gc_row(found)?, item) {
+        if gc::refers(&row::gc_row(found)?, item) {
             return Ok(GcClaim::InUse);
         }
     }

@@ -4,7 +4,6 @@ use codehub_domain::{
     WorkspaceId,
     event::{HistoryEntry, Transition},
 };
-use sqlx::sqlite::SqliteRow;
 
 use super::{Result, SqliteStore, row, write::Write};
 use crate::store::Page;
@@ -52,19 +51,7 @@ pub(super) async fn page(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok(Page {
         more: rows.len() > limit,
-        items: rows.iter().take(limit).map(entry).collect::<Result<_>>()?,
+        items: rows.iter().take(limit).map(row::history_entry).collect::<Result<_>>()?,
         total: row::count(total),
-    })
-}
-
-fn entry(found: &SqliteRow) -> Result<HistoryEntry> {
-    Ok(HistoryEntry {
-        id: row::get(found, "id")?,
-        at: row::at(found, "at")?,
-        from: row::parsed(found, "from_phase")?,
-        to: row::parsed(found, "to_phase")?,
-        operation: row::parsed(found, "operation")?,
-        reason: row::get(found, "reason")?,
-        actor: row::get(found, "actor")?,
     })
 }

@@ -10,7 +10,7 @@ use super::{
     workspaces,
     write::Write,
 };
-use crate::store::NewHold;
+use crate::store::{NewHold, values};
 
 pub(super) async fn hold(
     store: &SqliteStore,
@@ -21,13 +21,7 @@ pub(super) async fn hold(
     if workspaces::get(write.connection(), id).await?.is_none_or(|found| found.deleted_at.is_some()) {
         return Ok(None);
     }
-    let hold = Hold {
-        id: new.id,
-        by: new.by,
-        reason: new.reason,
-        created_at: row::time(write.now)?,
-        until: row::time(row::later(write.now, new.seconds))?,
-    };
+    let hold = values::held(new, write.now)?;
     // Those that have ended are outlasted by the new one.
     sqlx::query("DELETE FROM workspace_holds WHERE workspace_id = ?1 AND until <= ?2")
         .bind(id.to_string())
@@ -99,15 +93,5 @@ pub(super) async fn running(
     .bind(now)
     .fetch_all(connection)
     .await?;
-    rows.iter()
-        .map(|found| {
-            Ok(Hold {
-                id: row::parsed(found, "id")?,
-                by: row::parsed(found, "user_id")?,
-                reason: row::get(found, "reason")?,
-                created_at: row::at(found, "created_at")?,
-                until: row::at(found, "until")?,
-            })
-        })
-        .collect()
+    rows.iter().map(row::hold).collect()
 }

@@ -3,7 +3,8 @@
 
 use codehub_domain::Epoch;
 
-use super::{Result, SqliteStore};
+use super::{Result, SqliteStore, row};
+use crate::store::LeaderSeen;
 
 pub(super) async fn take(store: &SqliteStore, holder: &str) -> Result<Epoch> {
     let mut write = store.write().await?;
@@ -21,4 +22,11 @@ pub(super) async fn take(store: &SqliteStore, holder: &str) -> Result<Epoch> {
 pub(super) async fn is_current(store: &SqliteStore, epoch: Epoch) -> Result<bool> {
     let current: i64 = sqlx::query_scalar("SELECT epoch FROM leader").fetch_one(&store.readers).await?;
     Ok(current == epoch.0)
+}
+
+pub(super) async fn seen(store: &SqliteStore) -> Result<Option<LeaderSeen>> {
+    let found = sqlx::query("SELECT epoch, holder, taken_at FROM leader WHERE epoch > 0")
+        .fetch_optional(&store.readers)
+        .await?;
+    found.as_ref().map(row::leader).transpose()
 }

@@ -7,26 +7,9 @@ use sqlx::{
     migrate::{MigrateError, Migrator},
 };
 
-use super::{Result, options};
+use super::{MigrationStatus, Result, options};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
-
-/// How a database's schema compares with what this version of CodeHub knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MigrationStatus {
-    /// Versions that are done.
-    pub applied: Vec<i64>,
-    /// Known here and not done yet; opening the store does them.
-    pub pending: Vec<PendingMigration>,
-    /// Done, but unknown here: a newer version has written this database, and opening it is refused.
-    pub unknown: Vec<i64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingMigration {
-    pub version: i64,
-    pub description: String,
-}
 
 /// Another process may be doing the same at this moment. Each migration is one transaction, so whoever
 /// comes second fails on what is already there, and finds it done when looking again; the two may meet
@@ -43,17 +26,7 @@ pub(super) async fn run(writer: &SqlitePool) -> Result<()> {
 
 pub(super) async fn status(path: &Path) -> Result<MigrationStatus> {
     let done = if path.exists() { applied(path).await? } else { Vec::new() };
-    let known = |version: &i64| MIGRATIONS.iter().any(|migration| migration.version == *version);
-    let (applied, unknown) = done.into_iter().partition::<Vec<_>, _>(known);
-    let pending = MIGRATIONS
-        .iter()
-        .filter(|migration| !applied.contains(&migration.version))
-        .map(|migration| PendingMigration {
-            version: migration.version,
-            description: migration.description.to_string(),
-        })
-        .collect();
-    Ok(MigrationStatus { applied, pending, unknown })
+    Ok(MigrationStatus::of(&MIGRATIONS, done))
 }
 
 async fn applied(path: &Path) -> Result<Vec<i64>> {

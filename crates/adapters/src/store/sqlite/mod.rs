@@ -19,6 +19,7 @@ mod leader;
 mod migrate;
 mod port;
 mod recover;
+mod replicas;
 mod row;
 mod sessions;
 mod settings;
@@ -37,7 +38,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use codehub_domain::Timestamp;
@@ -47,11 +48,8 @@ use sqlx::{
 };
 use tokio::sync::broadcast;
 
-pub use self::migrate::{MigrationStatus, PendingMigration};
-use super::{Change, Result, StoreError};
+use super::{CHANGES_BACKLOG, Change, MigrationStatus, Result, StoreError};
 
-/// How far a reader of changes may fall behind before it reads everything again.
-const CHANGES_BACKLOG: usize = 4096;
 /// How long another process may hold the write lock before we say that the database is busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
@@ -173,12 +171,4 @@ fn cannot_open(path: &Path, error: &io::Error) -> StoreError {
         _ => StoreError::Unreachable(error.to_string()),
     };
     error.at(path)
-}
-
-/// Times one method of the port under its name.
-async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let started = Instant::now();
-    let result = work.await;
-    metrics::histogram!("codehub_db_query_seconds", "query" => query).record(started.elapsed().as_secs_f64());
-    result
 }

@@ -16,11 +16,12 @@ use codehub_domain::{
 
 use super::{
     Result, SqliteStore, access, ask, attempts, controller, gc, history as events, holds, leader, recover,
-    row::micros, sessions, settings, timed, tokens, ttl, users, workspaces,
+    replicas, row::micros, sessions, settings, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewHold, NewWorkspace, Page,
-    Reading, Recovered, Saved, Store, UserChange, UserEdit, UserWithHash,
+    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, LeaderSeen, ListFilter, NewHold,
+    NewWorkspace, Page, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved, Store, UserChange, UserEdit,
+    UserWithHash, timed,
 };
 
 #[async_trait]
@@ -43,6 +44,22 @@ impl Store for SqliteStore {
 
     async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool> {
         timed("epoch_is_current", leader::is_current(self, epoch)).await
+    }
+
+    async fn leader_seen(&self) -> Result<Option<LeaderSeen>> {
+        timed("leader_seen", leader::seen(self)).await
+    }
+
+    async fn replica_note(&self, note: &ReplicaNote) -> Result<()> {
+        timed("replica_note", replicas::note(self, note)).await
+    }
+
+    async fn replica_leave(&self, name: &str) -> Result<()> {
+        timed("replica_leave", replicas::leave(self, name)).await
+    }
+
+    async fn replicas(&self) -> Result<(Timestamp, Vec<ReplicaSeen>)> {
+        timed("replicas", replicas::list(self)).await
     }
 
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {

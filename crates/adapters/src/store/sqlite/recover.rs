@@ -2,12 +2,12 @@
 
 use codehub_domain::{
     WorkspaceId,
-    event::{Actor, Transition},
+    event::Actor,
     recovery::{self, Recovery, RecoveryRefusal},
 };
 
 use super::{Result, SqliteStore, StoreError, controller, gc, history, workspaces};
-use crate::store::{Recovered, belongs_to, recovery_reason};
+use crate::store::{Recovered, belongs_to, values};
 
 pub(super) async fn recover(
     store: &SqliteStore,
@@ -36,14 +36,8 @@ pub(super) async fn recover(
     if !controller::update_status(&mut write, None, &before, &next).await? {
         return Err(StoreError::Failed(format!("workspace {id} changed inside a transaction")));
     }
-    let transition = Transition {
-        from: before.status.phase,
-        to: next.phase,
-        operation: next.operation,
-        reason: recovery_reason(wish),
-        actor,
-    };
-    history::append(&mut write, id, &[transition]).await?;
+    let entry = values::recovered_entry(&before.status, &next, wish, actor);
+    history::append(&mut write, id, &[entry]).await?;
     let after = workspaces::get(write.connection(), id).await?.unwrap_or(before);
     write.updated(id, after.owner);
     write.wake();

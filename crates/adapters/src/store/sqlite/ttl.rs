@@ -4,15 +4,11 @@
 //! Each statement is the domain's rule twice over: for workspaces with the deployment's TTL, and for
 //! those with their own. Each half is answered by an index of its own.
 
-use codehub_domain::{
-    Desired, Epoch, Operation, Phase, Timestamp, UserId, WorkspaceId,
-    event::{Actor, Transition},
-    ttl::TtlPolicy,
-};
+use codehub_domain::{Desired, Epoch, Phase, Timestamp, UserId, WorkspaceId, ttl::TtlPolicy};
 use sqlx::sqlite::SqliteRow;
 
 use super::{Result, SqliteStore, history, row, write::Write};
-use crate::store::{Expired, ttl_reason};
+use crate::store::{Expired, unseen_micros, values};
 
 /// ?1 now, ?2 the deployment's TTL in seconds, ?3 what it waits for unseen activity, ?4 the epoch.
 pub(super) const STANDBY: &str = "
@@ -43,7 +39,7 @@ pub(super) async fn expire(store: &SqliteStore, epoch: Epoch, policy: &TtlPolicy
     let stopped = sqlx::query(STANDBY)
         .bind(now)
         .bind(policy.standby_seconds)
-        .bind(grace(policy))
+        .bind(unseen_micros(policy))
         .bind(epoch.0)
         .fetch_all(write.connection())
         .await?;
@@ -72,14 +68,8 @@ pub(super) async fn expire(store: &SqliteStore, epoch: Epoch, policy: &TtlPolicy
 async fn note(write: &mut Write, found: &SqliteRow, phase: Phase, to: Desired) -> Result<Expired> {
     let id: WorkspaceId = row::parsed(found, "id")?;
     let owner: UserId = row::parsed(found, "owner_user_id")?;
-    let transition = Transition {
-        from: phase,
-        to: phase,
-        operation: Operation::None,
-        reason: ttl_reason(to, row::get(found, "ttl")?),
-        actor: Actor::Ttl,
-    };
-    history::append(write, id, &[transition]).await?;
+    let entry = values::expired_entry(phase, to, row::number(found, "ttl")?);
+    history::append(write, id, &[entry]).await?;
     write.updated(id, owner);
     Ok(Expired { id, to })
 }
@@ -104,15 +94,8 @@ pub(super) async fn next(store: &SqliteStore, policy: &TtlPolicy) -> Result<Opti
     let next: Option<i64> = sqlx::query_scalar(NEXT)
         .bind(policy.standby_seconds)
         .bind(policy.archive_seconds)
-        .bind(grace(policy))
+        .bind(unseen_micros(policy))
         .fetch_one(&store.readers)
         .await?;
     next.map(row::time).transpose()
-}
-
-/// In microseconds, and small enough to be added to any time. Parts of a microsecond change nothing:
-/// times are whole ones, and "later than" is strict.
-fn grace(policy: &TtlPolicy) -> i64 {
-    let end = Timestamp::MAX.as_microsecond();
-    i64::try_from(policy.unseen_activity.as_micros()).unwrap_or(end).min(end)
 }

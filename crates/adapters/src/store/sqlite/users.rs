@@ -13,7 +13,10 @@ use super::{
     row::{self, to_json, user_columns},
     write::Write,
 };
-use crate::store::{Page, UserChange, UserEdit, UserWithHash};
+use crate::store::{
+    Page, UserChange, UserEdit, UserWithHash,
+    values::{self, administers},
+};
 
 pub(super) async fn create(
     store: &SqliteStore,
@@ -159,12 +162,7 @@ pub(super) async fn edit(store: &SqliteStore, id: UserId, edit: UserEdit) -> Res
     let Some(before) = get(write.connection(), id).await? else {
         return Ok(UserChange::NotFound);
     };
-    let after = User {
-        role: edit.role.unwrap_or(before.role),
-        disabled: edit.disabled.unwrap_or(before.disabled),
-        ..before.clone()
-    };
-    let administers = |user: &User| user.is_admin() && !user.disabled;
+    let after = values::edited_user(&before, &edit);
     if administers(&before) && !administers(&after) && !has_other_admin(&mut write, id).await? {
         return Ok(UserChange::LastAdmin);
     }
@@ -194,7 +192,7 @@ pub(super) async fn delete(store: &SqliteStore, id: UserId) -> Result<UserChange
     let Some(user) = get(write.connection(), id).await? else {
         return Ok(UserChange::NotFound);
     };
-    if user.is_admin() && !user.disabled && !has_other_admin(&mut write, id).await? {
+    if administers(&user) && !has_other_admin(&mut write, id).await? {
         return Ok(UserChange::LastAdmin);
     }
     let living: i64 =

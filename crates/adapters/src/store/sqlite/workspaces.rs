@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use codehub_domain::{
-    Operation, Phase, UserId, Workspace, WorkspaceId,
+    Phase, UserId, Workspace, WorkspaceId,
     activity::ActivityMode,
-    event::{Actor, Transition},
+    event::Actor,
     gc::Item,
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
 };
@@ -16,7 +16,7 @@ use super::{
     row::{self, micros, to_json, workspace_columns},
     users,
 };
-use crate::store::{Created, Edit, ListFilter, NewWorkspace, Page, creation_reason, first_status};
+use crate::store::{Created, Edit, ListFilter, NewWorkspace, Page, values};
 
 pub(super) async fn create(
     store: &SqliteStore,
@@ -27,46 +27,20 @@ pub(super) async fn create(
     let mut write = store.write().await?;
     users::existing(&mut write, new.owner).await?;
     let now = row::time(write.now)?;
-    let workspace = Workspace {
-        id: new.id,
-        owner: new.owner,
-        home_store_key: Workspace::home_store_key_of(new.owner, new.id),
-        name: new.name,
-        description: new.description,
-        memo: new.memo,
-        image_ref: new.image_ref,
-        standby_ttl_seconds: new.standby_ttl_seconds,
-        archive_ttl_seconds: new.archive_ttl_seconds,
-        activity_mode: new.activity_mode,
-        desired: new.desired,
-        desired_changed_at: now,
-        deleted_at: None,
-        last_access_at: now,
-        held_until: None,
-        status: first_status(new.from_archive, now),
-        created_at: now,
-        updated_at: now,
-        revision: 1,
-    };
+    let from_archive = new.from_archive;
+    let workspace = values::created(new, now);
     if takes_a_place(workspace.status.phase, workspace.desired)
         && let Some(hit) = limit_hit(write.connection(), workspace.id, workspace.owner, limits).await?
     {
         return Ok(Created::LimitReached(hit));
     }
-    if let Some(key) = new.from_archive
+    if let Some(key) = from_archive
         && gc::is_claimed(&mut write, Item::Archive(key)).await?
     {
         return Ok(Created::ArchiveGone);
     }
     insert(write.connection(), &workspace).await?;
-    let created = Transition {
-        from: Phase::Pending,
-        to: Phase::Pending,
-        operation: Operation::None,
-        reason: creation_reason(new.from_archive),
-        actor,
-    };
-    history::append(&mut write, workspace.id, &[created]).await?;
+    history::append(&mut write, workspace.id, &[values::created_entry(from_archive, actor)]).await?;
     write.updated(workspace.id, workspace.owner);
     write.wake();
     write.commit().await?;
@@ -147,9 +121,7 @@ pub(super) async fn running_of(
     .bind(owner.to_string())
     .fetch_all(connection)
     .await?;
-    rows.iter()
-        .map(|found| Ok(RunningWorkspace { id: row::parsed(found, "id")?, name: row::get(found, "name")? }))
-        .collect()
+    rows.iter().map(row::running).collect()
 }
 
 pub(super) async fn get(connection: &mut SqliteConnection, id: WorkspaceId) -> Result<Option<Workspace>> {
@@ -215,19 +187,9 @@ pub(super) async fn edit(store: &SqliteStore, id: WorkspaceId, edit: Edit) -> Re
     let Some(before) = get(write.connection(), id).await?.filter(|found| found.deleted_at.is_none()) else {
         return Ok(None);
     };
-    let mut after = before.clone();
-    let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds, activity_mode } = edit;
-    after.name = name.unwrap_or(after.name);
-    after.description = description.unwrap_or(after.description);
-    after.memo = memo.unwrap_or(after.memo);
-    after.standby_ttl_seconds = standby_ttl_seconds.unwrap_or(after.standby_ttl_seconds);
-    after.archive_ttl_seconds = archive_ttl_seconds.unwrap_or(after.archive_ttl_seconds);
-    after.activity_mode = activity_mode.unwrap_or(after.activity_mode);
-    if after == before {
+    let Some(after) = values::edited(&before, edit, row::time(write.now)?) else {
         return Ok(Some(before));
-    }
-    after.updated_at = row::time(write.now)?;
-    after.revision += 1;
+    };
     sqlx::query(
         "UPDATE workspaces SET name = ?2, name_key = ?3, description = ?4, memo = ?5,
              standby_ttl_seconds = ?6, archive_ttl_seconds = ?7, updated_at = ?8, revision = ?9,

@@ -54,6 +54,7 @@ async fn harness() -> Harness {
             let store = aged.clone();
             async move { store.age(by).await }.boxed()
         }),
+        barrier: None,
         _keep: Box::new(directory),
     }
 }

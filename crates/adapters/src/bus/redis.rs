@@ -1,0 +1,384 @@
+//! The bus between replicas: Redis.
+//!
+//! - Events and wakes are published, and heard by one connection per process with a pattern. What this
+//!   process publishes it also hears at once, without Redis: the leader wakes itself even when Redis is
+//!   away. Published messages carry their origin, so that nothing is heard twice.
+//! - Nothing published is kept for whoever is away. After every new connection each reader is told
+//!   [`Event::Resync`], and the controller is woken.
+//! - Activity is a sorted set: added with `GT`, removed by a script that compares. Next to it lies a mark.
+//!   Where the mark is missing, Redis has lost what it was told (flushed, restarted): everybody tells it
+//!   again ([`Bus::forgot`]), and until all have had the time to, nothing can be read.
+//!
+//! Every call gives up quickly; callers keep what they could not hand over.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use codehub_domain::{Timestamp, UserId, WorkspaceId};
+use futures::StreamExt;
+use redis::{
+    Client, Msg, RedisError, Script,
+    aio::{ConnectionManager, ConnectionManagerConfig},
+};
+use tokio::{sync::broadcast, task::AbortHandle, time::timeout};
+use uuid::Uuid;
+
+use super::{BACKLOG, Bus, BusError, Event, Result};
+
+const ANSWER: Duration = Duration::from_secs(2);
+/// A quiet connection is asked this often whether it is still there.
+const QUIET: Duration = Duration::from_secs(2);
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// Where things are in Redis.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// `codehub:sse:`, followed by the user.
+    pub events: String,
+    /// `codehub:wake:`, followed by who is woken.
+    pub wakes: String,
+    /// `codehub:activity`
+    pub activity: String,
+}
+
+impl Names {
+    fn wake_channel(&self) -> String {
+        format!("{}wc", self.wakes)
+    }
+
+    fn mark(&self) -> String {
+        format!("{}:since", self.activity)
+    }
+}
+
+pub struct RedisBus {
+    commands: ConnectionManager,
+    shared: Arc<Shared>,
+    scripts: Scripts,
+    /// How long every process needs to tell its activity again.
+    settle: Duration,
+    /// The mark when it was last looked at by this process.
+    known_mark: Mutex<Option<String>>,
+    listener: AbortHandle,
+}
+
+/// What the listener feeds and the readers hold.
+struct Shared {
+    names: Names,
+    /// Tells this process's messages from others'.
+    origin: String,
+    users: Mutex<HashMap<UserId, broadcast::Sender<Event>>>,
+    wakes: broadcast::Sender<()>,
+    /// Whether the listener is connected. While it is not, nothing is published: whoever would hear it
+    /// reads everything again afterwards, and the leader must not wait for it event by event.
+    connected: AtomicBool,
+}
+
+struct Scripts {
+    mark: Script,
+    read: Script,
+    remove: Script,
+}
+
+/// A panic elsewhere does not make these maps wrong: every change to them is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unreachable(error: &RedisError) -> BusError {
+    BusError(error.to_string())
+}
+
+impl Drop for RedisBus {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl RedisBus {
+    /// Connects in the background: a Redis that is away at the start is like one that goes away later.
+    /// `settle` is how long every process needs to tell its activity again.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn open(url: &str, names: Names, settle: Duration) -> Result<Self> {
+        // The driver's message may quote the address, and with it the password.
+        let client = Client::open(url).map_err(|_| {
+            BusError("REDIS_URL is not a Redis address: redis://:password@host:6379/0".into())
+        })?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(ANSWER))
+            .set_response_timeout(Some(ANSWER))
+            .set_number_of_retries(1)
+            .set_max_delay(RETRY_LONGEST);
+        let commands =
+            ConnectionManager::new_lazy_with_config(client.clone(), config).map_err(|e| unreachable(&e))?;
+        let shared = Arc::new(Shared {
+            names,
+            origin: Uuid::new_v4().simple().to_string(),
+            users: Mutex::default(),
+            wakes: broadcast::Sender::new(1),
+            connected: AtomicBool::new(false),
+        });
+        let listener = tokio::spawn(listen(client, shared.clone())).abort_handle();
+        let scripts = Scripts {
+            mark: Script::new(MARK),
+            read: Script::new(&format!("{MARK_IS}\n{READ}")),
+            remove: Script::new(REMOVE),
+        };
+        Ok(Self { commands, shared, scripts, settle, known_mark: Mutex::default(), listener })
+    }
+
+    async fn say(&self, channel: String, text: String) -> Result<()> {
+        if !self.shared.connected.load(Relaxed) {
+            return Err(BusError("Redis is away".into()));
+        }
+        let mut commands = self.commands.clone();
+        Self::answer(async {
+            redis::cmd("PUBLISH").arg(channel).arg(text).query_async::<()>(&mut commands).await
+        })
+        .await
+    }
+
+    async fn answer<T>(work: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
+        match timeout(ANSWER, work).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(unreachable(&error)),
+            Err(_) => Err(BusError("no answer".into())),
+        }
+    }
+}
+
+/// The mark's value, made where it is missing: Redis's own time, in microseconds.
+const MARK_IS: &str = "
+    local time = redis.call('TIME')
+    local now = time[1] * 1000000 + time[2]
+    local mark = redis.call('GET', KEYS[1])
+    if not mark then
+        mark = string.format('%.0f', now)
+        redis.call('SET', KEYS[1], mark)
+    end";
+const MARK: &str = "
+    local time = redis.call('TIME')
+    redis.call('SET', KEYS[1], string.format('%.0f', time[1] * 1000000 + time[2]), 'NX')
+    return redis.call('GET', KEYS[1])";
+/// The mark's age in microseconds, then what there is.
+const READ: &str = "
+    return { string.format('%.0f', now - tonumber(mark)),
+             redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES') }";
+/// A time that has grown since it was read stays.
+const REMOVE: &str = "
+    for i = 1, #ARGV, 2 do
+        local now = redis.call('ZSCORE', KEYS[1], ARGV[i])
+        if now and tonumber(now) <= tonumber(ARGV[i + 1]) then
+            redis.call('ZREM', KEYS[1], ARGV[i])
+        end
+    end
+    return true";
+
+#[async_trait]
+impl Bus for RedisBus {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let mut commands = self.commands.clone();
+        Self::answer(async { redis::cmd("PING").query_async::<String>(&mut commands).await }).await?;
+        Ok(())
+    }
+
+    async fn publish(&self, user: UserId, event: Event) -> Result<()> {
+        self.shared.tell(user, &event);
+        let channel = format!("{}{user}", self.shared.names.events);
+        self.say(channel, format!("{} {}", self.shared.origin, encode(&event))).await
+    }
+
+    fn subscribe(&self, user: UserId) -> broadcast::Receiver<Event> {
+        lock(&self.shared.users).entry(user).or_insert_with(|| broadcast::Sender::new(BACKLOG)).subscribe()
+    }
+
+    async fn wake(&self) -> Result<()> {
+        // Nobody listening is fine: the next tick looks anyway.
+        let _ = self.shared.wakes.send(());
+        self.say(self.shared.names.wake_channel(), self.shared.origin.clone()).await
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<()> {
+        self.shared.wakes.subscribe()
+    }
+
+    async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()> {
+        if seen.is_empty() {
+            return Ok(());
+        }
+        let mut add = redis::cmd("ZADD");
+        add.arg(&self.shared.names.activity).arg("GT");
+        for (id, at) in seen {
+            add.arg(at.as_microsecond()).arg(id.to_string());
+        }
+        let mut commands = self.commands.clone();
+        Self::answer(async { add.query_async::<()>(&mut commands).await }).await
+    }
+
+    async fn activity_read(&self) -> Result<Vec<(WorkspaceId, Timestamp)>> {
+        let mut commands = self.commands.clone();
+        let names = &self.shared.names;
+        let mut read = self.scripts.read.prepare_invoke();
+        read.key(names.mark()).key(&names.activity);
+        let (age, found): (String, Vec<(String, f64)>) =
+            Self::answer(read.invoke_async(&mut commands)).await?;
+        let age = Duration::from_micros(age.parse().unwrap_or_default());
+        if age < self.settle {
+            return Err(BusError(format!(
+                "Redis has only known activity for {} s; everybody tells it again first",
+                age.as_secs()
+            )));
+        }
+        // What nobody of ours would write is nobody's activity.
+        let read =
+            |(id, at): (String, f64)| Some((id.parse().ok()?, Timestamp::from_microsecond(at as i64).ok()?));
+        Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    async fn activity_remove(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()> {
+        let mut commands = self.commands.clone();
+        let mut remove = self.scripts.remove.prepare_invoke();
+        remove.key(&self.shared.names.activity);
+        for (id, at) in seen {
+            remove.arg(id.to_string()).arg(at.as_microsecond());
+        }
+        Self::answer(remove.invoke_async::<()>(&mut commands)).await
+    }
+
+    async fn forgot(&self) -> Result<bool> {
+        let mut commands = self.commands.clone();
+        let mut ask = self.scripts.mark.prepare_invoke();
+        ask.key(self.shared.names.mark());
+        let mark: String = Self::answer(ask.invoke_async(&mut commands)).await?;
+        let before = lock(&self.known_mark).replace(mark.clone());
+        Ok(before.is_some_and(|before| before != mark))
+    }
+}
+
+impl Shared {
+    fn tell(&self, user: UserId, event: &Event) {
+        let mut users = lock(&self.users);
+        if let Some(sender) = users.get(&user)
+            && sender.send(event.clone()).is_err()
+        {
+            // The last reader has gone: so may the channel.
+            users.remove(&user);
+        }
+    }
+
+    /// Something may have been missed by everybody.
+    fn resync(&self) {
+        lock(&self.users).retain(|_, sender| sender.send(Event::Resync).is_ok());
+        let _ = self.wakes.send(());
+    }
+
+    fn heard(&self, message: &Msg) {
+        let Ok(payload) = message.get_payload::<String>() else { return };
+        let (origin, rest) = payload.split_once(' ').unwrap_or((&payload, ""));
+        if origin == self.origin {
+            return;
+        }
+        let channel = message.get_channel_name();
+        if channel == self.names.wake_channel() {
+            let _ = self.wakes.send(());
+        } else if let Some(user) = channel.strip_prefix(&self.names.events)
+            && let (Ok(user), Some(event)) = (user.parse(), decode(rest))
+        {
+            self.tell(user, &event);
+        } else {
+            tracing::debug!(channel, "a message that nobody of ours would send");
+        }
+    }
+}
+
+fn encode(event: &Event) -> String {
+    match event {
+        Event::Updated { workspace } => format!("updated {workspace}"),
+        Event::Deleted { workspace } => format!("deleted {workspace}"),
+        Event::Resync => "resync".into(),
+    }
+}
+
+fn decode(text: &str) -> Option<Event> {
+    match text.split_once(' ') {
+        Some(("updated", id)) => Some(Event::Updated { workspace: id.parse().ok()? }),
+        Some(("deleted", id)) => Some(Event::Deleted { workspace: id.parse().ok()? }),
+        None if text == "resync" => Some(Event::Resync),
+        _ => None,
+    }
+}
+
+/// Listens for ever.
+async fn listen(client: Client, shared: Arc<Shared>) {
+    let mut pause = RETRY_FIRST;
+    let mut said = false;
+    loop {
+        let why = follow(&client, &shared, &mut pause).await;
+        let was_connected = shared.connected.swap(false, Relaxed);
+        metrics::counter!("codehub_bus_reconnects_total").increment(1);
+        if was_connected || !said {
+            tracing::warn!(error = %why, "Redis is away; events are late until it is back");
+            said = true;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY_LONGEST);
+    }
+}
+
+/// One connection, until it is lost; why.
+async fn follow(client: &Client, shared: &Shared, pause: &mut Duration) -> BusError {
+    let connect = async {
+        let mut connection = client.get_async_pubsub().await?;
+        connection.psubscribe(format!("{}*", escape(&shared.names.events))).await?;
+        connection.subscribe(shared.names.wake_channel()).await?;
+        Ok(connection)
+    };
+    let (mut sink, mut messages) = match RedisBus::answer(connect).await {
+        Ok(connection) => connection.split(),
+        Err(error) => return error,
+    };
+    *pause = RETRY_FIRST;
+    tracing::info!("listening to Redis");
+    shared.connected.store(true, Relaxed);
+    shared.resync();
+    loop {
+        match timeout(QUIET, messages.next()).await {
+            Ok(Some(message)) => shared.heard(&message),
+            Ok(None) => return BusError("the connection was closed".into()),
+            Err(_) => {
+                if let Err(error) = RedisBus::answer(sink.ping::<redis::Value>()).await {
+                    return error;
+                }
+            }
+        }
+    }
+}
+
+/// A prefix is a prefix, whatever characters it has.
+fn escape(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len());
+    for c in prefix.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests;

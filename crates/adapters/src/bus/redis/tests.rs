@@ -1,0 +1,122 @@
+//! Against a real Redis (`CODEHUB_TEST_REDIS`); without one the tests say so and pass.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn names() -> Names {
+    let unique = Uuid::new_v4().simple();
+    Names {
+        events: format!("test:{unique}:[sse]*:"),
+        wakes: format!("test:{unique}:wake:"),
+        activity: format!("test:{unique}:activity"),
+    }
+}
+
+fn open(names: &Names, settle: Duration) -> Option<RedisBus> {
+    let Ok(url) = std::env::var("CODEHUB_TEST_REDIS") else {
+        println!("skipped: no Redis");
+        return None;
+    };
+    Some(RedisBus::open(&url, names.clone(), settle).unwrap())
+}
+
+fn user() -> UserId {
+    UserId::from_uuid(Uuid::now_v7())
+}
+
+fn workspace() -> WorkspaceId {
+    WorkspaceId::from_uuid(Uuid::now_v7())
+}
+
+fn at(micros: i64) -> Timestamp {
+    Timestamp::from_microsecond(1_700_000_000_000_000 + micros).unwrap()
+}
+
+async fn heard(events: &mut broadcast::Receiver<Event>, wanted: &Event) {
+    let wait = async { while events.recv().await.unwrap() != *wanted {} };
+    timeout(Duration::from_secs(5), wait).await.unwrap_or_else(|_| panic!("{wanted:?} was not heard"));
+}
+
+async fn connected(bus: &RedisBus) {
+    let mut wakes = bus.wakes();
+    let _ = timeout(Duration::from_secs(5), wakes.recv()).await.expect("it connects");
+}
+
+#[tokio::test]
+async fn what_one_process_says_every_one_hears_once() {
+    let names = names();
+    let (Some(one), Some(two)) = (open(&names, Duration::ZERO), open(&names, Duration::ZERO)) else { return };
+    tokio::join!(connected(&one), connected(&two));
+    let (ann, bob, id) = (user(), user(), workspace());
+    let (mut here, mut there, mut other) = (one.subscribe(ann), two.subscribe(ann), two.subscribe(bob));
+    one.publish(ann, Event::Updated { workspace: id }).await.unwrap();
+    one.publish(ann, Event::Deleted { workspace: id }).await.unwrap();
+    for events in [&mut here, &mut there] {
+        heard(events, &Event::Updated { workspace: id }).await;
+        heard(events, &Event::Deleted { workspace: id }).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(here.try_recv().is_err(), "its own only once");
+    assert!(other.try_recv().is_err(), "nobody else's");
+    let mut wakes = two.wakes();
+    one.wake().await.unwrap();
+    timeout(Duration::from_secs(5), wakes.recv()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn activity_grows_and_is_removed_only_as_it_was_read() {
+    let names = names();
+    let Some(bus) = open(&names, Duration::ZERO) else { return };
+    let (one, two) = (workspace(), workspace());
+    bus.activity_add(&[(one, at(5)), (two, at(7))]).await.unwrap();
+    bus.activity_add(&[(one, at(3))]).await.unwrap();
+    let mut read = bus.activity_read().await.unwrap();
+    read.sort();
+    assert_eq!(read, [(one, at(5)), (two, at(7))], "to the microsecond, and only growing");
+    bus.activity_add(&[(one, at(9))]).await.unwrap();
+    bus.activity_remove(&read).await.unwrap();
+    assert_eq!(bus.activity_read().await.unwrap(), [(one, at(9))], "what came meanwhile stays");
+    bus.activity_remove(&[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_redis_forgot_is_noticed_and_waited_for() {
+    let names = names();
+    let Some(bus) = open(&names, Duration::from_millis(400)) else { return };
+    assert!(!bus.forgot().await.unwrap(), "nothing was told before");
+    tokio::time::sleep(Duration::from_millis(450)).await;
+    assert!(!bus.forgot().await.unwrap());
+    bus.activity_add(&[(workspace(), at(1))]).await.unwrap();
+    assert_eq!(bus.activity_read().await.unwrap().len(), 1);
+    // As FLUSHALL does, for our keys.
+    let mut commands = bus.commands.clone();
+    let keys = [names.activity.clone(), names.mark()];
+    redis::cmd("DEL").arg(&keys).query_async::<()>(&mut commands).await.unwrap();
+    assert!(bus.activity_read().await.is_err(), "an empty answer would put people to sleep");
+    assert!(bus.forgot().await.unwrap());
+    assert!(!bus.forgot().await.unwrap(), "once");
+    tokio::time::sleep(Duration::from_millis(450)).await;
+    assert_eq!(bus.activity_read().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn without_redis_calls_fail_quickly_and_this_process_still_hears_itself() {
+    let bus = RedisBus::open("redis://127.0.0.1:1", names(), Duration::ZERO).unwrap();
+    let ann = user();
+    let (mut events, mut wakes) = (bus.subscribe(ann), bus.wakes());
+    let started = Instant::now();
+    assert!(bus.ping().await.is_err());
+    assert!(bus.wake().await.is_err());
+    assert!(bus.publish(ann, Event::Resync).await.is_err());
+    assert!(bus.activity_read().await.is_err());
+    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
+    assert_eq!(events.recv().await.unwrap(), Event::Resync);
+    wakes.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_without_its_password() {
+    let error = RedisBus::open("redis://:hush@", names(), Duration::ZERO).map(drop).unwrap_err().to_string();
+    assert!(error.contains("redis://") && !error.contains("hush"), "{error}");
+}

@@ -1,0 +1,112 @@
+//! What replicas share: places, events, wakes, and whether they may.
+
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use codehub_domain::Timestamp;
+use futures::future::join_all;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Cluster, Events, edit};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_at_once_over_three_replicas_get_exactly_the_places() {
+    let Some(mut cluster) = Cluster::new(true).await else { return };
+    for _ in 0..3 {
+        let setup = cluster.setup(&cluster.url).env("LIMITS_MAX_RUNNING_PER_USER", "5");
+        cluster.add_with(setup).await;
+    }
+    let asking = (0..50).map(|n| {
+        let server = &cluster.servers[n % 3];
+        async move { server.post("/workspaces", json!({ "name": format!("one of fifty {n}") })).await.0 }
+    });
+    let answers = join_all(asking).await;
+    let count = |status| answers.iter().filter(|answer| **answer == status).count();
+    assert_eq!((count(StatusCode::CREATED), count(StatusCode::TOO_MANY_REQUESTS)), (5, 45));
+    let list = cluster.servers[1].get("/workspaces?limit=100").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 5, "a refused one leaves nothing");
+}
+
+/// A change on one replica is seen on the streams of every other, and the controller acts on it by a
+/// wake, not by looking now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happens_on_one_is_heard_on_all() {
+    let Some(mut cluster) = Cluster::new(true).await else { return };
+    for _ in 0..3 {
+        let setup = cluster.setup(&cluster.url).env("COORDINATOR_IDLE_INTERVAL", "60s");
+        cluster.add_with(setup).await;
+    }
+    let (_, leader, _) = cluster.next_leader(0, Duration::from_secs(15)).await;
+    let (asked, watched) = ((leader + 1) % 3, (leader + 2) % 3);
+    let id = cluster.servers[asked].create(json!({ "name": "shared" })).await;
+    let mut events = Events::of(&cluster.servers[watched]).await;
+    events.until(&id, Duration::from_secs(5)).await;
+    let mut worst = Duration::ZERO;
+    for n in 0..20 {
+        let memo = format!("memo number {n}.");
+        edit(&cluster.servers[asked], &id, &memo).await;
+        worst = worst.max(events.until(&memo, Duration::from_secs(3)).await);
+    }
+    println!("an edit on one replica is on the stream of another after {worst:?} at worst, of 20");
+
+    let mut waits = Vec::new();
+    for verb in ["stop", "start", "stop", "start", "stop"] {
+        cluster.servers[asked].go(&id, verb).await;
+        let history = cluster.servers[asked].get(&format!("/workspaces/{id}/history?limit=50")).await;
+        waits.push(reaction(history["items"].as_array().unwrap()));
+    }
+    waits.sort();
+    println!("from the wish on one replica to the leader's first step: {waits:?}");
+    assert!(waits[waits.len() / 2] < Duration::from_secs(1), "woken, not found: {waits:?}");
+}
+
+/// The time from the last wish in the history (newest first) to what the controller did next.
+fn reaction(items: &[Value]) -> Duration {
+    let at = |item: &Value| item["at"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let wish = items
+        .iter()
+        .position(|item| item["actor"].as_str().unwrap().starts_with("user"))
+        .unwrap_or_else(|| panic!("a wish in {items:#?}"));
+    Duration::try_from(at(&items[wish - 1]).duration_since(at(&items[wish]))).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_redis_there_is_one() {
+    let Some(mut cluster) = Cluster::new(false).await else { return };
+    cluster.add().await;
+    cluster.servers[0].create(json!({ "name": "alone" })).await;
+    let second = cluster.setup(&cluster.url);
+    let started = Instant::now();
+    let mut command = second.command(&["serve"]);
+    command.stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("REDIS_URL") && said.contains("only one"), "{said}");
+    assert!(started.elapsed() < Duration::from_secs(40));
+    // The first one dies: its place is free at once.
+    cluster.servers[0].kill();
+    cluster.servers[0].restart().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_divide_the_work() {
+    let Some(mut cluster) = Cluster::new(true).await else { return };
+    let api = cluster.setup(&cluster.url).env("CODEHUB_ROLE", "api");
+    cluster.add_with(api).await;
+    assert_eq!(cluster.leader().await.0, 0, "nobody leads");
+    let (status, made) = cluster.servers[0].post("/workspaces", json!({ "name": "waits" })).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let coordinator = cluster.setup(&cluster.url).env("CODEHUB_ROLE", "coordinator");
+    cluster.add_with(coordinator).await;
+    cluster.servers[0].until_arrived(made["id"].as_str().unwrap()).await;
+    let (status, _) = cluster.servers[1].post("/workspaces", json!({ "name": "no" })).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "a coordinator answers no one");
+    let system = cluster.servers[0].get("/system").await;
+    let roles: Vec<_> = system["replicas"].as_array().unwrap().iter().map(|it| it["role"].clone()).collect();
+    assert_eq!(roles, [json!("api"), json!("coordinator")]);
+    assert_eq!(system["replicas"][1]["leads"], true);
+}
