@@ -9,11 +9,13 @@
 //! - when an action's report moves the truth, that is saved and nothing else is done: what was seen
 //!   may be older than the report, or of another archive. The next look decides what follows.
 
-use std::time::Duration;
+mod watch;
+
+pub use watch::{Watch, watch};
 
 use crate::{
-    ArchiveKey, Desired, ErrorReason, Failure, Generation, OpId, Operation, Phase, Progress, Status,
-    Timestamp, Truth, Workspace,
+    ArchiveKey, Desired, ErrorReason, Failure, Generation, OpId, Operation, Phase, Status, Timestamp, Truth,
+    Workspace,
     condition::set,
     event::{Actor, Transition},
     judge,
@@ -88,57 +90,6 @@ pub fn decide(inputs: &Inputs<'_>) -> Decision {
     }
 }
 
-/// What to do about an action that is still under way.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Watch {
-    /// What to save, if anything is new.
-    pub status: Option<Status>,
-    pub transitions: Vec<Transition>,
-    /// The action has not moved for longer than it may: end it.
-    pub cancel: bool,
-}
-
-/// Follows an action under way: saves its progress, and ends it when it stands still too long.
-pub fn watch(workspace: &Workspace, progress: Option<Progress>, policy: &Policy, now: Timestamp) -> Watch {
-    let mut status = workspace.status.clone();
-    if status.operation == Operation::None {
-        // Nothing asked for it any more.
-        return Watch { status: None, transitions: Vec::new(), cancel: true };
-    }
-    if let Some(progress) = progress {
-        let before = status.progress.map_or(0, |before| before.done);
-        if progress.done != before {
-            status.op_moved_at = Some(now);
-        }
-        status.progress = Some(progress);
-    }
-    if retry::overdue(&status, policy, now) {
-        return overdue(status, policy, now);
-    }
-    let changed = status != workspace.status;
-    Watch { status: changed.then_some(status), transitions: Vec::new(), cancel: false }
-}
-
-fn overdue(mut status: Status, policy: &Policy, now: Timestamp) -> Watch {
-    let failure = timed_out(status.operation, policy);
-    let mut transitions = Vec::new();
-    if status.operation == Operation::Deleting {
-        // Deleting never gives up: this try has failed, the next one follows.
-        status.error = Some(Failure::new(ErrorReason::ActionFailed, failure.message));
-        status.error_count = status.error_count.saturating_add(1);
-        status.next_retry_at = Some(retry::saturating_add(now, policy.backoff(status.error_count, 1.0)));
-        status.op_moved_at = Some(now);
-    } else {
-        transitions.push(into_error(&mut status, failure, now));
-    }
-    Watch { status: Some(status), transitions, cancel: true }
-}
-
-fn timed_out(operation: Operation, policy: &Policy) -> Failure {
-    let limit = policy.deadline(operation).unwrap_or(Duration::ZERO).as_secs();
-    Failure::new(ErrorReason::Timeout, format!("{operation} did not get any further for {limit} s"))
-}
-
 /// Invariant 1, the one way into ERROR: phase, operation, reason and count change together.
 fn into_error(status: &mut Status, failure: Failure, now: Timestamp) -> Transition {
     let transition = Transition {
@@ -149,15 +100,24 @@ fn into_error(status: &mut Status, failure: Failure, now: Timestamp) -> Transiti
         actor: Actor::Controller,
     };
     set(&mut status.conditions.healthy, false, failure.reason.as_str(), failure.message.clone(), now);
-    status.operation = Operation::None;
-    status.op_started_at = None;
-    status.op_moved_at = None;
-    status.progress = None;
+    status.leave_operation();
     status.next_retry_at = None;
     status.error = Some(failure);
     status.error_count = status.error_count.saturating_add(1);
     set_phase(status, Phase::Error, now);
     transition
+}
+
+/// Whether the operation ends with a failed try, and is taken up again when the next one is due: the home
+/// is still on its volume, and whoever wants to work with it need not wait for a store that is away.
+fn gives_way(status: &Status) -> bool {
+    status.operation == Operation::Archiving && status.home.truth == Truth::Volume
+}
+
+/// Whether `operation` is the one whose last try failed: it goes on with its id, so that what it stored
+/// counts, and with its count of failures. Whatever else begins in between forgets both.
+fn resumes(status: &Status, operation: Operation) -> bool {
+    operation == Operation::Archiving && status.error.is_some()
 }
 
 fn set_phase(status: &mut Status, phase: Phase, now: Timestamp) {
@@ -303,10 +263,25 @@ impl<'a> Stepper<'a> {
         };
         if operation == Operation::None {
             let arrived = phase == self.ws.desired.phase() || phase == Phase::Deleted;
+            if arrived {
+                self.ws.status.forget_failure();
+            }
             return self.rest(if arrived { "nothing to do" } else { "waits until the home can be seen" });
         }
-        self.begin(operation);
+        let resumes = resumes(&self.ws.status, operation);
+        if resumes && self.waits() {
+            return self.rest("waits before the next try");
+        }
+        if resumes {
+            self.ws.status.take_operation(operation, self.inputs.now);
+        } else {
+            self.begin(operation);
+        }
         self.forward()
+    }
+
+    fn waits(&self) -> bool {
+        self.ws.status.next_retry_at.is_some_and(|at| self.inputs.now < at)
     }
 
     /// An instance that keeps dying is not restarted for ever.
@@ -338,18 +313,12 @@ impl<'a> Stepper<'a> {
     /// Takes the operation: its id and, where it makes a volume, the volume's generation are saved
     /// before anything is done.
     fn begin(&mut self, operation: Operation) {
-        let now = self.inputs.now;
         let status = &mut self.ws.status;
-        status.operation = operation;
+        status.take_operation(operation, self.inputs.now);
         status.op_id = Some(self.inputs.op_id);
-        status.op_started_at = Some(now);
-        status.op_moved_at = Some(now);
-        status.progress = None;
-        status.error = None;
-        status.error_count = 0;
-        status.next_retry_at = None;
+        status.forget_failure();
         if operation == Operation::Provisioning {
-            status.home.generation = self.inputs.seen.unused_after(status.home.generation);
+            status.home.generation = self.inputs.seen.unused_after(status.home.newest());
         }
         let phase = status.phase;
         self.note(phase, phase, operation, "began");
@@ -362,7 +331,7 @@ impl<'a> Stepper<'a> {
         if step == Step::Complete {
             return self.complete();
         }
-        if self.ws.status.next_retry_at.is_some_and(|at| now < at) {
+        if self.waits() {
             return self.rest("waits before the next try");
         }
         match step {
@@ -426,13 +395,8 @@ impl<'a> Stepper<'a> {
     /// Nothing is under way any more, and nothing is wrong: the phase is what the world says.
     fn end(mut self, operation: Operation, why: &'static str) -> Decision {
         let status = &mut self.ws.status;
-        status.operation = Operation::None;
-        status.op_started_at = None;
-        status.op_moved_at = None;
-        status.progress = None;
-        status.error = None;
-        status.error_count = 0;
-        status.next_retry_at = None;
+        status.leave_operation();
+        status.forget_failure();
         let verdict = self.judge();
         let before = self.ws.status.phase;
         if let Some(failure) = verdict {
@@ -460,7 +424,13 @@ impl<'a> Stepper<'a> {
                 status.next_retry_at = Some(at);
                 // The try has ended: the deadline is for one that hangs.
                 status.op_moved_at = Some(now);
-                self.rest("the try failed")
+                let gives_way = gives_way(status);
+                let mut decision = self.rest("the try failed");
+                if gives_way {
+                    decision.status.leave_operation();
+                    decision.again = true;
+                }
+                decision
             }
         }
     }

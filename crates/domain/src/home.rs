@@ -23,14 +23,18 @@ named_enum! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomeCtx {
     pub truth: Truth,
-    /// The newest generation ever given out, saved before its volume is made. While truth is
-    /// `volume` this is the home.
+    /// The generation last given out, saved before its volume is made. While truth is `volume` this is
+    /// the home.
     pub generation: Generation,
+    /// The newest generation ever given out, where the home went back to an older one since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Generation>,
     /// The archive this generation was restored from, saved together with `truth = volume`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_marker: Option<ArchiveKey>,
-    /// The generation the current archive was packed from, until that volume is deleted: should the
-    /// archive vanish in between, this is where the home still is.
+    /// The generation that was the home before the current archive became it (it was packed from there, or
+    /// a person went back in time), while its volume may still exist: should the archive vanish or prove
+    /// broken, this is where a home still is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed_from: Option<Generation>,
     /// When the instance died without being asked to, most recent last; only the last few.
@@ -46,10 +50,18 @@ impl Default for HomeCtx {
         Self {
             truth: Truth::None,
             generation: Generation(0),
+            spent: None,
             restore_marker: None,
             packed_from: None,
             deaths: Vec::new(),
             evict_instance: false,
         }
+    }
+}
+
+impl HomeCtx {
+    /// No generation after this one was ever given out: names are never used twice.
+    pub fn newest(&self) -> Generation {
+        self.spent.map_or(self.generation, |spent| spent.max(self.generation))
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    ArchiveKey, Desired, Generation, Operation, Phase, Truth, Workspace,
+    ArchiveKey, Desired, Generation, HomeCtx, Operation, Phase, Truth, Workspace,
     observed::{Instance, InstanceState, Observed, Seen},
 };
 
@@ -188,38 +188,47 @@ fn restoring(workspace: &Workspace, seen: &Observed) -> Step {
         (Seen::NotThere, None) => Step::Blind("the volumes cannot be seen"),
         (Seen::NotThere, Some(generations)) => Step::Act(Action::Restore {
             from,
-            into: seen.unused_after(home.generation),
-            wipe: given_out(generations, home.generation),
+            into: seen.unused_after(home.newest()),
+            wipe: debris(generations, home),
         }),
     }
+}
+
+/// What earlier tries left. Not the home from before: that goes when the restored one is whole.
+fn debris(generations: BTreeSet<Generation>, home: &HomeCtx) -> BTreeSet<Generation> {
+    let mut debris = given_out(generations, home.newest());
+    if let Some(before) = home.packed_from {
+        debris.remove(&before);
+    }
+    debris
 }
 
 fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
     let Some((key, committed)) = committed(workspace) else {
         return Step::Stuck("the operation has no id");
     };
-    let newest = workspace.status.home.generation;
-    if !committed && workspace.status.home.truth == Truth::Archive {
+    let home = &workspace.status.home;
+    if !committed && home.truth == Truth::Archive {
         return Step::Abandon("the home is in another archive");
     }
     match &seen.instance {
         // An earlier try of this operation may have finished its archive before this began to run,
         // and would be taken for the home as it is now.
-        Seen::There(_) if !committed && seen.runs_on(newest) => {
+        Seen::There(_) if !committed && seen.runs_on(home.generation) => {
             return Step::Abandon("something ran on the home while it was being archived");
         }
         Seen::There(_) | Seen::Unknown => return Step::Act(Action::StopInstance),
         Seen::NotThere => {}
     }
     if !committed {
-        let from = newest;
+        let from = home.generation;
         return match seen.volume(from) {
             Seen::There(()) => Step::Act(Action::PutArchive { key, from }),
             Seen::NotThere | Seen::Unknown => Step::Blind("the volume cannot be seen"),
         };
     }
     // The archive is the home now. Its volume goes only while the archive answers.
-    match (&seen.archive, seen.generations().map(|generations| given_out(generations, newest))) {
+    match (&seen.archive, seen.generations().map(|generations| given_out(generations, home.newest()))) {
         (Seen::There(()), Some(generations)) if generations.is_empty() => Step::Complete,
         (Seen::There(()), Some(generations)) => Step::Act(Action::DeleteVolumes { generations }),
         (Seen::There(()), None) => Step::Blind("the volumes cannot be seen"),

@@ -34,9 +34,7 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
     }
     let lost = home_is_lost(status);
     let mut next = status.clone();
-    next.error = None;
-    next.error_count = 0;
-    next.next_retry_at = None;
+    next.forget_failure();
     next.home.deaths.clear();
     // Whatever still runs was part of the trouble, or is older than the home that comes back.
     next.home.evict_instance = true;
@@ -50,7 +48,9 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         next.archive_key = Some(key);
         next.home.truth = Truth::Archive;
         next.home.restore_marker = None;
-        next.home.packed_from = None;
+        // Until the older home is whole, the newer one is not given up: the archive may be broken.
+        next.home.packed_from =
+            if on_its_volume { Some(status.home.generation) } else { status.home.packed_from };
         // Unknown again: the key may be another one than was last looked at.
         next.conditions.archive_ready = None;
         next.conditions.volume_ready = None;
@@ -58,22 +58,23 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         next.archive_key = None;
         next.home = HomeCtx {
             truth: Truth::None,
-            generation: status.home.generation,
+            generation: status.home.newest(),
             evict_instance: true,
             ..HomeCtx::default()
         };
         next.conditions.archive_ready = None;
         next.conditions.volume_ready = None;
-    } else if lost {
-        // The archive went before its volume did: the volume is the home again. Whether it is really
-        // there, the controller sees.
-        let Some(generation) = status.home.packed_from else {
-            return Err(RecoveryRefusal::HomeIsLost);
-        };
+    } else if let Some(generation) = status.home.packed_from
+        && (lost || home_is_unreadable(status))
+    {
+        // The volume from before is the home again. Whether it is really there, the controller sees.
         next.home.truth = Truth::Volume;
         next.home.generation = generation;
+        next.home.spent = Some(status.home.newest()).filter(|newest| *newest > generation);
         next.home.packed_from = None;
         next.conditions.volume_ready = None;
+    } else if lost {
+        return Err(RecoveryRefusal::HomeIsLost);
     }
     Ok(next)
 }

@@ -216,6 +216,27 @@ impl Status {
     pub fn failed(&self) -> bool {
         self.error.as_ref().is_some_and(|failure| failure.reason.is_terminal())
     }
+
+    pub(crate) fn take_operation(&mut self, operation: Operation, now: Timestamp) {
+        self.operation = operation;
+        self.op_started_at = Some(now);
+        self.op_moved_at = Some(now);
+        self.progress = None;
+    }
+
+    /// Nothing is under way any more. The id of the last operation stays: its archive may exist.
+    pub(crate) fn leave_operation(&mut self) {
+        self.operation = Operation::None;
+        self.op_started_at = None;
+        self.op_moved_at = None;
+        self.progress = None;
+    }
+
+    pub(crate) fn forget_failure(&mut self) {
+        self.error = None;
+        self.error_count = 0;
+        self.next_retry_at = None;
+    }
 }
 
 impl Workspace {

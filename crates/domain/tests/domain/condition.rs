@@ -35,6 +35,7 @@ fn the_homes_context_survives_storage() {
         truth: Truth::Volume,
         generation: Generation(4),
         restore_marker: Some(old_key()),
+        spent: Some(Generation(9)),
         packed_from: Some(Generation(3)),
         deaths: vec![at(1), at(2)],
         evict_instance: true,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use codehub_domain::{
     Desired, ErrorReason, Failure, Generation, Operation, Phase, Truth, Workspace,
     decide::{Decision, Outcome},
+    desired,
     event::Actor,
     observed::{InstanceState, Observed, Seen},
     plan::Action,
@@ -381,4 +382,40 @@ fn a_failing_try_waits_is_shown_and_ends_in_retry_exceeded() {
         Failure::new(ErrorReason::RetryExceeded, "STARTING failed 3 times; the last time: no port left")
     );
     assert_eq!(got.status.op_id, Some(this_op()), "kept: the collector protects its path");
+}
+
+#[test]
+fn archiving_that_fails_gives_way_between_its_tries() {
+    let busy = given(Phase::Standby, Desired::Archived, Operation::Archiving, Truth::Volume);
+    let seen = at_rest(Phase::Standby);
+    let (action, _) = packed();
+    let away = Outcome::Failed(Failure::new(ErrorReason::Unreachable, "the store is away"));
+    let failed = after(&busy, &seen, &action, &away);
+    assert_eq!((failed.status.operation, failed.status.phase), (Operation::None, Phase::Standby));
+    assert_eq!(reason(&failed), Some(ErrorReason::Unreachable), "it is said why");
+    assert!(failed.status.next_retry_at.is_some());
+    let between = saved(&busy, &failed);
+
+    let waits = step(&between, &seen);
+    assert_eq!((waits.action, waits.status.operation), (None, Operation::None));
+
+    // The next try is the same operation: what is already stored counts, and so do the failures.
+    let later = after_at(&between, &seen, None, at(NOW + 100));
+    assert_eq!(later.action, Some(Action::PutArchive { key: key(this_op()), from: CURRENT }));
+    assert_eq!((later.status.error_count, reason(&later)), (1, Some(ErrorReason::Unreachable)));
+    assert!(later.transitions.is_empty(), "history does not repeat it");
+
+    // Whoever wants to work does not wait for the store.
+    let mut wanted = between.clone();
+    assert_eq!(desired::ask(&wanted, Desired::Running), desired::Answer::Change);
+    wanted.desired = Desired::Running;
+    let starts = step(&wanted, &seen);
+    assert_eq!(starts.action, Some(Action::StartInstance { generation: CURRENT }));
+    assert_eq!((starts.status.op_id, starts.status.error_count, reason(&starts)), (Some(next_op()), 0, None));
+
+    // Nor is anything left of it for somebody who changed his mind: another home may be packed next time.
+    let mut stays = between;
+    stays.desired = Desired::Standby;
+    let rests = step(&stays, &seen);
+    assert_eq!((reason(&rests), rests.status.next_retry_at, rests.action), (None, None, None));
 }

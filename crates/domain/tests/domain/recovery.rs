@@ -1,8 +1,9 @@
 //! The ways out of ERROR.
 
 use codehub_domain::{
-    Desired, ErrorReason, Operation, Phase, Truth, Workspace,
+    Desired, ErrorReason, Failure, Operation, Phase, Status, Truth, Workspace,
     condition::set,
+    decide::Outcome,
     observed::{Observed, Seen},
     plan::Action,
     recovery::{Recovery, RecoveryRefusal, recover},
@@ -128,4 +129,44 @@ fn going_back_restores_that_archive_into_a_new_generation() {
     // An archive that is not there is said to be lost again.
     let got = step(&ws, &seen(Seen::NotThere, Seen::NotThere, Seen::NotThere));
     assert_eq!(got.status.error.unwrap().reason, ErrorReason::DataLost);
+}
+
+#[test]
+fn going_back_in_time_keeps_the_newer_home_until_the_older_one_is_whole() {
+    let ws = recovered(&looked(ErrorReason::Timeout, Truth::Volume, true), back_to(true));
+    let look = |generations: &[_]| {
+        let volumes = Seen::There(generations.iter().copied().collect());
+        seen(Seen::NotThere, volumes, Seen::There(()))
+    };
+    let got = step(&ws, &look(&[OLD, CURRENT]));
+    let Some(action @ Action::Restore { into, .. }) = got.action.clone() else { panic!("{:?}", got.action) };
+    let Action::Restore { wipe, .. } = &action else { unreachable!() };
+    assert_eq!((into, wipe), (CURRENT.next(), &[OLD].into()), "debris goes, the newer home does not");
+
+    // The chosen archive is broken: recovering finds the newer home, and never gives a name out twice.
+    let restoring = saved(&ws, &got);
+    let broken = Outcome::Failed(Failure::new(ErrorReason::ArchiveCorrupted, "checksum"));
+    let error = saved(&restoring, &after(&restoring, &look(&[CURRENT, into]), &action, &broken));
+    assert_eq!(error.status.phase, Phase::Error);
+    let back = recovered(&error, PLAIN);
+    assert_eq!((back.status.home.truth, back.status.home.generation), (Truth::Volume, CURRENT));
+    assert_eq!(back.status.home.newest(), into);
+    let starts = step(&back, &look(&[CURRENT]));
+    assert_eq!(starts.action, Some(Action::StartInstance { generation: CURRENT }));
+    let again = recovered(&Workspace { status: error_again(&back), ..back.clone() }, back_to(true));
+    let Some(Action::Restore { into: later, .. }) = step(&again, &look(&[CURRENT])).action else { panic!() };
+    assert!(later > into);
+
+    // It is whole: the newer home is nobody's any more, and the collector's.
+    let restored = Outcome::Restored { key: old_key(), generation: into };
+    let done = after(&restoring, &look(&[CURRENT, into]), &action, &restored);
+    assert_eq!((done.status.home.truth, done.status.home.packed_from), (Truth::Volume, None));
+}
+
+fn error_again(ws: &Workspace) -> Status {
+    let mut status = ws.status.clone();
+    status.phase = Phase::Error;
+    status.error = Some(Failure::new(ErrorReason::Timeout, "again"));
+    set(&mut status.conditions.volume_ready, true, "Given", "", at(0));
+    status
 }

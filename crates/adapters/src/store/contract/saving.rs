@@ -36,6 +36,7 @@ fn full(id: WorkspaceId, now: Timestamp) -> Status {
             truth: Truth::Volume,
             generation: Generation(u32::MAX),
             restore_marker: Some(key),
+            spent: Some(Generation(9)),
             packed_from: Some(Generation(3)),
             deaths: vec![seconds_before(now, 9), now],
             evict_instance: true,
