@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use codehub_adapters::{
-    archive::VolumeArchives,
+    archive::{ObjectArchives, VolumeArchives},
     bus::{Bus, MemoryBus, RedisBus},
     runtime::{
         ide::{self, ResolvedIde},
@@ -70,13 +70,26 @@ pub fn resolve_ide(config: &Config) -> anyhow::Result<ResolvedIde> {
         .map_err(anyhow::Error::msg)
 }
 
+/// The archives alone.
+///
+/// # Errors
+/// They cannot be opened; the message says what to do.
+pub(crate) async fn open_archives(config: &Config, store: &dyn Store) -> anyhow::Result<ObjectArchives> {
+    let deployment = deployment(store).await?;
+    places::open_archives(config, &deployment, KnownHomes::read(store).await?).await
+}
+
+async fn deployment(store: &dyn Store) -> anyhow::Result<String> {
+    Ok(store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?)
+}
+
 /// Builds everything the configuration asks for.
 ///
 /// # Errors
 /// Something cannot be opened; the message says what to do.
 pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
     let store = open_store(config).await?;
-    let deployment = store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?;
+    let deployment = deployment(&*store).await?;
     let known = KnownHomes::read(&*store).await?;
 
     let bus = open_bus(config)?;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use codehub_adapters::{
-    archive::{Archives, ObjectArchives, PackOptions, S3Config},
+    archive::{ARCHIVES_MARKER, Archives, ObjectArchives, PackOptions, S3Config},
     bus::Bus,
     docker::{self, DockerArchives, DockerConfig, DockerRuntime, DockerVolumes, Engine, Jobs},
     runtime::{Instances, ide},
@@ -114,10 +114,12 @@ pub(crate) async fn open_archives(
             archives
         }
         None => {
-            if !known.in_archives.is_empty() && !root.is_dir() {
+            // An empty mount point is a directory, too.
+            if !known.in_archives.is_empty() && !ObjectArchives::is_local(&root)? {
                 bail!(
-                    "{} does not exist, but workspaces are archived there: if it is on another disk, mount it \
-                     first; if they are in a bucket, set S3_BUCKET",
+                    "workspaces are archived in {}, but it is not there, or is no directory of archives: if it \
+                     is on another disk, mount it first; if they are in a bucket, set S3_BUCKET; if it was put \
+                     there from a backup without hidden files, make an empty file {ARCHIVES_MARKER} in it",
                     root.display()
                 );
             }

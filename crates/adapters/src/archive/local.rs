@@ -14,7 +14,12 @@ use std::time::{Duration, SystemTime};
 
 /// Marks a directory as a store of ours; without it nothing there is
 /// believed to be absent.
-const MARKER: &str = ".codehub-archives";
+pub const MARKER: &str = ".codehub-archives";
+
+/// Whether this directory is a store of ours.
+pub(super) fn is_store(root: &Path) -> io::Result<bool> {
+    root.join(MARKER).try_exists()
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct LocalRoot(PathBuf);
@@ -35,7 +40,7 @@ impl LocalRoot {
 
     /// Whether the store is there at all.
     pub(super) fn is_present(&self) -> io::Result<bool> {
-        self.0.join(MARKER).try_exists()
+        is_store(&self.0)
     }
 
     /// Opens an object for reading.

@@ -45,6 +45,7 @@ mod walk;
 pub use browse::{FilePage, FileStream};
 pub use error::ArchiveError;
 pub use frames::PackOptions;
+pub use local::MARKER as ARCHIVES_MARKER;
 pub use manifest::{ArchivedFile, FileKind};
 pub use meta::ArchiveMeta;
 pub use object::{ListedObject, ObjectArchives, Verify};

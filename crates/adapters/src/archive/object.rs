@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::frames::PackOptions;
-use super::local::LocalRoot;
+use super::local::{self, LocalRoot};
 use super::meta::ArchiveMeta;
 use super::pack::{PackSummary, estimate, pack, pack_nothing};
 use super::pair::{blocking, unfindable};
@@ -97,6 +97,11 @@ impl ObjectArchives {
             options: PackOptions::default(),
             verify: Verify::Size,
         }
+    }
+
+    /// Whether there are archives of ours below `root`: an empty mount point has none.
+    pub fn is_local(root: &Path) -> Result<bool> {
+        local::is_store(root).map_err(|e| ArchiveError::local("cannot look at the archive directory", e))
     }
 
     /// Archives as files below `root`, which is made if it is missing.

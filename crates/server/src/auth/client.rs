@@ -4,10 +4,17 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::HeaderMap;
+use ipnet::IpNet;
+
+/// Whether this is one of the proxies whose word counts.
+pub fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
+    let ip = ip.to_canonical();
+    trusted.iter().any(|network| network.contains(&ip))
+}
 
 /// The client's address, seen from a connection that comes from `peer`.
-pub fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
-    let is_trusted = |ip: IpAddr| trusted.iter().any(|proxy| proxy.to_canonical() == ip);
+pub fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |ip| is_trusted(ip, trusted);
     let mut client = peer.to_canonical();
     if !is_trusted(client) {
         return client;
@@ -55,8 +62,10 @@ mod tests {
             ("10.0.0.1", &["1.1.1.1", "198.51.100.1, 10.0.0.2"], "198.51.100.1"),
             ("10.0.0.1", &["nonsense"], "10.0.0.1"),
             ("10.0.0.1", &["198.51.100.1, nonsense"], "10.0.0.1"),
+            ("10.1.2.3", &["198.51.100.1"], "198.51.100.1"),
+            ("10.2.2.3", &["198.51.100.1"], "10.2.2.3"),
         ];
-        let trusted = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        let trusted = ["10.0.0.1/32", "10.0.0.2/32", "10.1.0.0/16"].map(|network| network.parse().unwrap());
         for (peer, forwarded, expected) in table {
             let mut headers = HeaderMap::new();
             for value in *forwarded {

@@ -82,7 +82,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
             let id: WorkspaceId = workspace.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
             let key = restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
             let wish = Recovery { restore_from: key.context("--restore-from")?, accept_data_loss };
-            recover(&*store(config).await?, id, wish).await
+            recover(config, &*store(config).await?, id, wish).await
         }
         Command::Gc(GcCommand::Approve) => approve(&*store(config).await?).await,
     }
@@ -179,10 +179,15 @@ async fn list(store: &dyn Store, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn recover(store: &dyn Store, id: WorkspaceId, wish: Recovery) -> anyhow::Result<()> {
+async fn recover(config: &Config, store: &dyn Store, id: WorkspaceId, wish: Recovery) -> anyhow::Result<()> {
     let workspace = store.workspace_get(id).await?.with_context(|| format!("there is no workspace {id}"))?;
     if wish.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
         bail!("--restore-from: this archive belongs to another workspace");
+    }
+    if let Some(key) = wish.restore_from
+        && backends::open_archives(config, store).await?.head(&key.to_string()).await?.is_none()
+    {
+        bail!("--restore-from: there is no archive {key}");
     }
     match store.workspace_recover(id, wish, Actor::Operator).await? {
         Recovered::Recovered(workspace) => {

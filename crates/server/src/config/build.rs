@@ -104,7 +104,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         listen,
         data_dir: data_dir(&mut r, home),
         public_base_url: public_base_url(&mut r, listen),
-        trusted_proxies: r.read("trusted_proxies", value::addresses),
+        trusted_proxies: r.read("trusted_proxies", value::networks),
         database: DatabaseConfig {
             url: r.secret("database.url"),
             max_connections: r.number("database.max_connections"),

@@ -26,7 +26,7 @@ pub struct Config {
     /// `http://127.0.0.1:8080` unless set: no trailing slash.
     pub public_base_url: String,
     /// Proxies in front of us whose `X-Forwarded-*` may be believed.
-    pub trusted_proxies: Vec<std::net::IpAddr>,
+    pub trusted_proxies: Vec<ipnet::IpNet>,
     pub database: DatabaseConfig,
     pub redis: RedisConfig,
 

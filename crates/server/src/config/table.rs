@@ -80,8 +80,8 @@ pub static SETTINGS: &[Setting] = &[
         "trusted_proxies",
         "TRUSTED_PROXIES",
         "",
-        Kind::Addresses,
-        "Addresses of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
+        Kind::Networks,
+        "Addresses or networks (10.0.0.0/8) of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
     ),
     secret(
         "database.url",

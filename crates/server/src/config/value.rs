@@ -2,13 +2,15 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use ipnet::IpNet;
+
 /// What a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `127.0.0.1:8080`
     Address,
-    /// Addresses separated by commas.
-    Addresses,
+    /// Addresses and networks separated by commas.
+    Networks,
     Path,
     /// `https://code.example.com`, no path.
     BaseUrl,
@@ -42,7 +44,9 @@ impl Kind {
     pub fn allowed(self) -> String {
         match self {
             Self::Address => "an address and a port, such as 127.0.0.1:8080 or [::1]:8080".into(),
-            Self::Addresses => "IP addresses separated by commas, such as 10.0.0.1, ::1".into(),
+            Self::Networks => {
+                "IP addresses or networks separated by commas, such as 10.0.0.1, fd00::/8".into()
+            }
             Self::Path => "a path; `~` at the start is your home directory".into(),
             Self::BaseUrl => "http:// or https://, a host and perhaps a port, without a path".into(),
             Self::Url(schemes) => {
@@ -70,7 +74,7 @@ impl Kind {
     }
 
     pub(super) const fn is_list(self) -> bool {
-        matches!(self, Self::Addresses | Self::Words)
+        matches!(self, Self::Networks | Self::Words)
     }
 
     /// Whether `text` is such a value.
@@ -79,7 +83,7 @@ impl Kind {
         match self {
             Self::Text | Self::Path => Ok(()),
             Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
-            Self::Addresses => or_allowed(addresses(text).is_some()),
+            Self::Networks => or_allowed(networks(text).is_some()),
             Self::BaseUrl => or_allowed(text.is_empty() || base_url(text).is_some()),
             Self::Url(schemes) => match text.split_once("://") {
                 _ if text.is_empty() => Ok(()),
@@ -137,8 +141,10 @@ fn show_seconds(seconds: u64) -> String {
     }
 }
 
-pub(super) fn addresses(text: &str) -> Option<Vec<IpAddr>> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(|part| part.parse().ok()).collect()
+/// Networks, a single address being the smallest.
+pub(super) fn networks(text: &str) -> Option<Vec<IpNet>> {
+    let network = |part: &str| part.parse().or_else(|_| part.parse::<IpAddr>().map(IpNet::from)).ok();
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(network).collect()
 }
 
 /// Scheme and authority, without a slash at the end.

@@ -25,7 +25,7 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
             Ok(false) => return Ended::Fenced,
             Err(error) => {
                 metrics::counter!("codehub_component_errors_total", "component" => "gc").increment(1);
-                tracing::warn!(%error, "the garbage collector skips a cycle");
+                tracing::warn!(%error, "the garbage collector did not finish a cycle");
             }
         }
         tokio::time::sleep(context.settings.gc_interval).await;
@@ -56,6 +56,7 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
         return Ok(false);
     }
     note_brake(context, &plan, approved).await?;
+    let mut failed = 0_usize;
     for item in &plan.delete {
         match store.gc_claim(epoch, *item).await? {
             GcClaim::Claimed => {}
@@ -63,21 +64,36 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
             GcClaim::InUse => continue,
             GcClaim::Fenced => return Ok(false),
         }
-        match (item, volume_of.get(item)) {
-            (Item::Archive(key), _) => backends.archives.delete(key).await?,
-            (Item::Volume { workspace, .. }, Some(key)) => {
-                if backends.instances.status(*workspace).await?.is_none() {
-                    backends.volumes.delete(key).await?;
-                }
+        // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
+        match delete(context, item, volume_of.get(item)).await {
+            Ok(()) => {
+                metrics::counter!("codehub_gc_deleted_total").increment(1);
+                tracing::info!(%item, "deleted what nothing refers to");
             }
-            (Item::Volume { .. }, None) => {}
+            Err(error) => {
+                failed += 1;
+                tracing::warn!(%item, %error, "could not be deleted");
+            }
         }
-        metrics::counter!("codehub_gc_deleted_total").increment(1);
-        tracing::info!(%item, "deleted what nothing refers to");
     }
     backends.archives.sweep().await?;
     store.sessions_sweep().await?;
+    anyhow::ensure!(failed == 0, "{failed} of {} could not be deleted", plan.delete.len());
     Ok(true)
+}
+
+async fn delete(context: &Context, item: &Item, volume: Option<&VolumeKey>) -> anyhow::Result<()> {
+    let backends = &context.backends;
+    match (item, volume) {
+        (Item::Archive(key), _) => backends.archives.delete(key).await?,
+        (Item::Volume { workspace, .. }, Some(key)) => {
+            if backends.instances.status(*workspace).await?.is_none() {
+                backends.volumes.delete(key).await?;
+            }
+        }
+        (Item::Volume { .. }, None) => {}
+    }
+    Ok(())
 }
 
 async fn note_brake(context: &Context, plan: &GcPlan, approved: bool) -> anyhow::Result<()> {

@@ -9,11 +9,7 @@
 //! when the store says so ([`routes`]), connections are kept ([`pool`]), activity is one atomic
 //! store, and bodies stream with back-pressure ([`body`]).
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::extract::ConnectInfo;
 use codehub_domain::WorkspaceId;
@@ -24,6 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     activity::{Activity, Cell, Kind},
     app::App,
+    auth::client,
     config::Config,
     idle::{Rules, Watch},
 };
@@ -76,7 +73,7 @@ pub struct Settings {
     pub wake_hold: Duration,
     /// Host and port of the public base URL: an origin that is ours whatever `Host` says.
     pub public_authority: String,
-    pub trusted_proxies: Vec<IpAddr>,
+    pub trusted_proxies: Vec<ipnet::IpNet>,
     /// What the IDE's tabs do by themselves.
     pub rules: Arc<Rules>,
 }
@@ -207,7 +204,7 @@ impl Proxy {
             look: Look::of(headers),
             host,
             trusted: peer
-                .is_some_and(|peer| self.settings.trusted_proxies.contains(&peer.addr.ip().to_canonical())),
+                .is_some_and(|peer| client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies)),
             peer,
             version: request.version(),
         }

@@ -116,17 +116,26 @@ impl Controller {
         let mut quiet = BTreeSet::new();
         for (workspace, seen) in survey.found {
             let id = workspace.id;
-            if self.jobs.busy(id) {
-                self.watch(&workspace, survey.now).await?;
-                continue;
-            }
-            match seen {
-                Some(seen) => {
-                    if !self.reconcile(workspace, &seen, None, survey.now).await? {
-                        quiet.insert(id);
-                    }
+            let step = match seen {
+                _ if self.jobs.busy(id) => self.watch(&workspace, survey.now).await.map(|()| true),
+                Some(seen) => self.reconcile(workspace, &seen, None, survey.now).await,
+                None => {
+                    self.jobs.look(id, None);
+                    continue;
                 }
-                None => self.jobs.look(id, None),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => {
+                    quiet.insert(id);
+                }
+                Err(Stop::Fenced) => return Err(Stop::Fenced),
+                // Only this one waits; a database that is away says so again for the next.
+                Err(Stop::Store(error)) => {
+                    metrics::counter!("codehub_component_errors_total", "component" => "controller")
+                        .increment(1);
+                    tracing::warn!(workspace = %id, %error, "could not be decided now");
+                }
             }
         }
         let quiet: Vec<WorkspaceId> = quiet.into_iter().collect();

@@ -436,7 +436,7 @@ async fn an_http_2_body_of_unknown_length_is_chunked_for_the_workspace() {
 #[tokio::test]
 async fn a_trusted_proxy_in_front_is_believed() {
     let upstream = Upstream::echoing_heads().await;
-    let trusted = vec![std::net::IpAddr::from([127, 0, 0, 1])];
+    let trusted = vec![std::net::IpAddr::from([127, 0, 0, 1]).into()];
     let rig = Rig::with(Options { trusted, ..Options::default() }).await;
     rig.lead_to(&upstream);
     let claims = ["X-Forwarded-For: 9.9.9.9", "X-Forwarded-Proto: https", "X-Forwarded-Host: public.example"];

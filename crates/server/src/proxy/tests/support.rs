@@ -167,7 +167,7 @@ pub(super) struct Rig {
 pub(super) struct Options {
     pub(super) hold: Duration,
     pub(super) mode: ActivityMode,
-    pub(super) trusted: Vec<std::net::IpAddr>,
+    pub(super) trusted: Vec<ipnet::IpNet>,
     pub(super) rules: crate::idle::Rules,
 }
 
