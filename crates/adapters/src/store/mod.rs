@@ -10,6 +10,7 @@
 #[cfg(test)]
 pub(crate) mod contract;
 mod migrations;
+mod port;
 pub mod postgres;
 mod row;
 mod rules;
@@ -238,6 +239,17 @@ pub struct ReplicaSeen {
     pub role: String,
     pub started_at: Timestamp,
     pub seen_at: Timestamp,
+    /// Whatever activity it saw before this has been told.
+    pub flushed_at: Timestamp,
+}
+
+impl ReplicaSeen {
+    /// A replica that has been silent for longer is not there.
+    const SILENT_AFTER: std::time::Duration = std::time::Duration::from_secs(20);
+
+    pub fn is_there(&self, now: Timestamp) -> bool {
+        now.duration_since(self.seen_at).unsigned_abs() < Self::SILENT_AFTER
+    }
 }
 
 /// A replica that has not been seen for this long is forgotten.
@@ -311,6 +323,10 @@ pub trait Store: Send + Sync + 'static {
     }
     /// Notes that this replica lives.
     async fn replica_note(&self, _note: &ReplicaNote) -> Result<()> {
+        Ok(())
+    }
+    /// Notes that this replica has told everything about activity that it knew that long ago.
+    async fn replica_flushed(&self, _name: &str, _ago: std::time::Duration) -> Result<()> {
         Ok(())
     }
     /// Forgets a replica that ends.

@@ -1,6 +1,6 @@
 //! The deployment, for administrators.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, Router, extract::State, routing::get};
 use codehub_domain::{Phase, Timestamp};
@@ -60,9 +60,6 @@ struct Replica {
     seen_at: Option<Timestamp>,
 }
 
-/// A replica that has been silent for longer is not there.
-const SILENT_AFTER: Duration = Duration::from_secs(20);
-
 /// The system
 #[utoipa::path(get, path = "/system", tag = "system", responses(
     (status = 200, description = "Version, leader, replicas, backends, counts", body = SystemView),
@@ -88,10 +85,9 @@ async fn replicas(app: &App) -> Result<Vec<Replica>> {
     let (now, noted) = app.store().replicas().await?;
     let leader = app.store().leader_seen().await?.map(|leader| leader.holder);
     let (me, leading) = (replica_name(), app.leading.borrow().is_some());
-    let alive = |seen_at: Timestamp| now.duration_since(seen_at).unsigned_abs() < SILENT_AFTER;
     let mut replicas: Vec<Replica> = noted
         .into_iter()
-        .filter(|replica| replica.name == me || alive(replica.seen_at))
+        .filter(|replica| replica.name == me || replica.is_there(now))
         .map(|replica| Replica {
             leads: if replica.name == me { leading } else { leader.as_ref() == Some(&replica.name) },
             name: replica.name,

@@ -1,48 +1,86 @@
 //! Puts workspaces to sleep. Brings activity into the database first, then lets one conditional
-//! statement decide: a start or an activity that lands first always wins.
+//! statement decide: a start or an activity that lands first always wins. While a replica has not told what
+//! it saw, nobody is put to sleep.
 
 use std::time::Duration;
 
+use codehub_adapters::store::Store;
 use codehub_domain::Epoch;
 
 use super::{Context, Ended};
 
 /// Never spins, even when a TTL has just run out.
 const SHORTEST: Duration = Duration::from_millis(200);
+/// How soon it tries again when it could not decide.
+const AGAIN: Duration = Duration::from_secs(5);
 
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
+    let mut waiting = false;
     loop {
-        match tick(&context, epoch).await {
-            Ok(true) => {}
-            Ok(false) => return Ended::Fenced,
+        let pause = match tick(&context, epoch).await {
+            Ok(Tick::Done) => {
+                waiting = false;
+                until_next(&context).await
+            }
+            Ok(Tick::Fenced) => return Ended::Fenced,
+            Ok(Tick::Waiting(replica)) => {
+                if !waiting {
+                    tracing::warn!(replica, "TTLs wait: a replica has not told its activity for a while");
+                }
+                waiting = true;
+                AGAIN.min(context.settings.ttl_interval)
+            }
             Err(error) => {
                 metrics::counter!("codehub_component_errors_total", "component" => "ttl").increment(1);
                 tracing::warn!(%error, "the TTL runner skips a tick");
+                AGAIN.min(context.settings.ttl_interval)
             }
-        }
-        tokio::time::sleep(until_next(&context).await).await;
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// One tick; `false` when fenced.
-pub async fn tick(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
+/// What came of a tick.
+#[derive(Debug, PartialEq, Eq)]
+enum Tick {
+    Done,
+    /// This replica may know of activity that nobody else does.
+    Waiting(String),
+    Fenced,
+}
+
+async fn tick(context: &Context, epoch: Epoch) -> anyhow::Result<Tick> {
     let (store, bus) = (&context.backends.store, &context.backends.bus);
+    // Before the activity is read: what was told by then is in it.
+    let behind = behind(&**store, context.settings.ttl.unseen_activity).await?;
     // Without the activity nobody is put to sleep: an error here skips the expiry too.
     let seen = bus.activity_read().await?;
     if !seen.is_empty() {
         if !store.access_sync(epoch, &seen).await? {
-            return Ok(false);
+            return Ok(Tick::Fenced);
         }
         bus.activity_remove(&seen).await?;
     }
     if !store.epoch_is_current(epoch).await? {
-        return Ok(false);
+        return Ok(Tick::Fenced);
+    }
+    if let Some(replica) = behind {
+        return Ok(Tick::Waiting(replica));
     }
     for expired in store.ttl_expire(epoch, &context.settings.ttl).await? {
         metrics::counter!("codehub_ttl_expired_total", "to" => expired.to.as_str()).increment(1);
         tracing::info!(workspace = %expired.id, to = %expired.to, "a TTL ran out");
     }
-    Ok(true)
+    Ok(Tick::Done)
+}
+
+/// A replica that lives and has kept its activity to itself for longer than the expiry allows for: cut off
+/// from the bus, or the bus was away.
+async fn behind(store: &dyn Store, allowed: Duration) -> anyhow::Result<Option<String>> {
+    let (now, replicas) = store.replicas().await?;
+    let late = |flushed_at| Duration::try_from(now.duration_since(flushed_at)).unwrap_or_default() > allowed;
+    let found = replicas.into_iter().find(|replica| replica.is_there(now) && late(replica.flushed_at));
+    Ok(found.map(|replica| replica.name))
 }
 
 /// The usual interval, or less when a TTL runs out sooner.
