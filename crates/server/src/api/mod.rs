@@ -37,6 +37,7 @@ pub mod view;
 mod wait;
 mod workspaces;
 
+pub use events::Feeds;
 pub use system::replica_name;
 
 /// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.
