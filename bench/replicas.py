@@ -148,6 +148,11 @@ def idle(cluster):
     return spent[0], statistics.mean(spent[1:])
 
 
+def memory_mib(server):
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
 def query_milliseconds(server, query):
     """The mean of all times this query ran in that process."""
     _, _, text = server.ask("GET", "/metrics")
@@ -188,6 +193,8 @@ def measure(cluster, directory):
     leads, follows = idle(cluster)
     leader, _ = cluster.leader()
     ttl = query_milliseconds(leader, "ttl_expire")
+    memory = max(memory_mib(server) for server in cluster.servers)
+    size = int(cluster.sql("SELECT pg_database_size(current_database())")) / 2**20
     cluster.redis.kill()
     cluster.redis.wait()
     time.sleep(5)
@@ -208,7 +215,8 @@ Three replicas, {WORKSPACES:,} workspaces of {USERS} people, PostgreSQL, Redis a
 A change is timed from before its request is sent until its bytes have arrived; a wish and the step by the database's
 clock. While nobody does anything the leader spends {leads:.0f} ms of processor time per tick of {IDLE_INTERVAL} s, all of
 its duties included; the other replicas spend {follows:.0f} ms in the same time. Looking for TTLs that ran out takes
-{ttl:.1f} ms on average, from asking for a connection to the commit.
+{ttl:.1f} ms on average, from asking for a connection to the commit. After all this the largest replica has {memory:.0f} MiB
+in memory, and the database takes {size:.0f} MiB of disk.
 """
     report.write("replicas", "Replicas", body)
     print(body)
