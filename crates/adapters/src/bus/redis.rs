@@ -366,7 +366,7 @@ async fn listen(client: Client, shared: Arc<Shared>) {
             shared.resync();
         }
         if was_connected || !said {
-            tracing::warn!(error = %why, "Redis is away; events are late until it is back");
+            tracing::warn!(error = %why, "Redis is away: TTLs wait, and events come straight from the database");
             said = true;
         }
         tokio::time::sleep(pause).await;

@@ -16,7 +16,7 @@ mod row;
 mod rules;
 mod sql_error;
 pub mod sqlite;
-mod values;
+pub(crate) mod values;
 
 pub use migrations::{MigrationStatus, PendingMigration};
 pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};

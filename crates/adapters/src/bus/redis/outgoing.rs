@@ -14,7 +14,7 @@ use super::{Event, RedisBus, Result, Shared, encode};
 pub(super) const MOST: usize = 1024;
 const AT_ONCE: usize = 64;
 /// How often to look whether there is something to make up for.
-const MAKE_UP: Duration = Duration::from_millis(500);
+pub(super) const MAKE_UP: Duration = Duration::from_millis(500);
 
 pub(super) struct Outgoing {
     pub(super) channel: String,
