@@ -38,7 +38,7 @@ mod wait;
 mod workspaces;
 
 pub use events::Feeds;
-pub use system::replica_name;
+pub use system::{Replica, replica_name, replicas};
 
 /// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.
 pub const BODY_LIMIT: usize = 512 * 1024;

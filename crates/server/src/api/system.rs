@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, Router, extract::State, routing::get};
+use codehub_adapters::store::StoreError;
 use codehub_domain::{Phase, Timestamp};
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
@@ -47,17 +48,18 @@ struct Leader {
     since: Option<Timestamp>,
 }
 
-#[derive(Serialize, ToSchema)]
-struct Replica {
-    name: String,
-    version: String,
+/// One process of the deployment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Replica {
+    pub name: String,
+    pub version: String,
     /// `all`, `api` or `coordinator`.
-    role: String,
-    leads: bool,
+    pub role: String,
+    pub leads: bool,
     /// Null where replicas are not noted.
-    started_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
     /// When it last said that it lives.
-    seen_at: Option<Timestamp>,
+    pub seen_at: Option<Timestamp>,
 }
 
 /// The system
@@ -81,7 +83,10 @@ async fn show(State(app): State<Arc<App>>, _: Admin) -> Result<Json<SystemView>>
 }
 
 /// Those that were heard of lately, this one always among them.
-async fn replicas(app: &App) -> Result<Vec<Replica>> {
+///
+/// # Errors
+/// The database does not answer.
+pub async fn replicas(app: &App) -> std::result::Result<Vec<Replica>, StoreError> {
     let (now, noted) = app.store().replicas().await?;
     let leader = app.store().leader_seen().await?.map(|leader| leader.holder);
     let (me, leading) = (replica_name(), app.leading.borrow().is_some());

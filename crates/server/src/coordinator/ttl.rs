@@ -15,6 +15,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
+    // Said once, not at every try.
     let mut waiting = false;
     loop {
         let pause = match tick(&context, epoch).await {
@@ -24,15 +25,16 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
             }
             Ok(Tick::Fenced) => return Ended::Fenced,
             Ok(Tick::Waiting(replica)) => {
-                if !waiting {
+                if !std::mem::replace(&mut waiting, true) {
                     tracing::warn!(replica, "TTLs wait: a replica has not told its activity for a while");
                 }
-                waiting = true;
                 AGAIN.min(context.settings.ttl_interval)
             }
             Err(error) => {
                 metrics::counter!("codehub_component_errors_total", "component" => "ttl").increment(1);
-                tracing::warn!(%error, "the TTL runner skips a tick");
+                if !std::mem::replace(&mut waiting, true) {
+                    tracing::warn!(%error, "TTLs wait until this is over");
+                }
                 AGAIN.min(context.settings.ttl_interval)
             }
         };
@@ -92,4 +94,39 @@ async fn until_next(context: &Context) -> Duration {
     };
     let left = Duration::try_from(next.duration_since(now)).unwrap_or_default();
     (left + Duration::from_millis(20)).clamp(SHORTEST.min(interval), interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use codehub_adapters::{
+        fake::{FakeClock, FakeStore},
+        store::ReplicaNote,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_lives_and_keeps_activity_to_itself_is_waited_for() {
+        let clock = FakeClock::new();
+        let store = FakeStore::new(clock.clone());
+        let allowed = Duration::from_secs(90);
+        let note = |name: &str| ReplicaNote { name: name.into(), version: "1".into(), role: "all".into() };
+        assert_eq!(behind(&store, allowed).await.unwrap(), None, "nobody is there");
+        for name in ["one", "two"] {
+            store.replica_note(&note(name)).await.unwrap();
+        }
+        assert_eq!(behind(&store, allowed).await.unwrap(), None, "they have just begun");
+        clock.advance(Duration::from_secs(100));
+        store.replica_note(&note("one")).await.unwrap();
+        store.replica_flushed("one", Duration::from_secs(1)).await.unwrap();
+        assert_eq!(behind(&store, allowed).await.unwrap(), None, "the other one is gone");
+        store.replica_note(&note("two")).await.unwrap();
+        assert_eq!(
+            behind(&store, allowed).await.unwrap().as_deref(),
+            Some("two"),
+            "it lives, and does not tell"
+        );
+        store.replica_flushed("two", Duration::from_secs(1)).await.unwrap();
+        assert_eq!(behind(&store, allowed).await.unwrap(), None);
+    }
 }
