@@ -19,15 +19,32 @@ async fn fifty_at_once_over_three_replicas_get_exactly_the_places() {
         let setup = cluster.setup(&cluster.url).env("LIMITS_MAX_RUNNING_PER_USER", "5");
         cluster.add_with(setup).await;
     }
-    let asking = (0..50).map(|n| {
+    let mut ids = Vec::new();
+    for n in 0..50 {
+        let new = json!({ "name": format!("one of fifty {n}"), "desired_state": "STANDBY" });
+        let (status, made) = cluster.servers[n % 3].post("/workspaces", new).await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        ids.push(made["id"].as_str().unwrap().to_owned());
+    }
+    for id in &ids {
+        cluster.servers[0].until_arrived(id).await;
+    }
+    let starting = ids.iter().enumerate().map(|(n, id)| {
         let server = &cluster.servers[n % 3];
-        async move { server.post("/workspaces", json!({ "name": format!("one of fifty {n}") })).await.0 }
+        async move { server.post(&format!("/workspaces/{id}/start"), json!({})).await.0 }
     });
-    let answers = join_all(asking).await;
+    let answers = join_all(starting).await;
     let count = |status| answers.iter().filter(|answer| **answer == status).count();
-    assert_eq!((count(StatusCode::CREATED), count(StatusCode::TOO_MANY_REQUESTS)), (5, 45));
+    assert_eq!((count(StatusCode::ACCEPTED), count(StatusCode::TOO_MANY_REQUESTS)), (5, 45));
+
+    // The places are taken: nobody creates one more, and a refused one leaves nothing.
+    let creating = (0..6).map(|n| {
+        let server = &cluster.servers[n % 3];
+        async move { server.post("/workspaces", json!({ "name": "too many" })).await.0 }
+    });
+    assert!(join_all(creating).await.iter().all(|answer| *answer == StatusCode::TOO_MANY_REQUESTS));
     let list = cluster.servers[1].get("/workspaces?limit=100").await;
-    assert_eq!(list["items"].as_array().unwrap().len(), 5, "a refused one leaves nothing");
+    assert_eq!(list["items"].as_array().unwrap().len(), 50);
 }
 
 /// A change on one replica is seen on the streams of every other.

@@ -12,6 +12,7 @@ pub(crate) mod contract;
 mod migrations;
 mod port;
 pub mod postgres;
+mod replica;
 mod row;
 mod rules;
 mod sql_error;
@@ -20,6 +21,8 @@ pub(crate) mod values;
 
 pub use migrations::{MigrationStatus, PendingMigration};
 pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
+pub(crate) use replica::REPLICA_FORGOTTEN_AFTER;
+pub use replica::{LeaderSeen, ReplicaNote, ReplicaSeen};
 pub(crate) use rules::*;
 pub use rules::{belongs_to, is_active};
 pub use sqlite::SqliteStore;
@@ -220,47 +223,6 @@ pub enum UserChange {
 pub struct Attempts {
     pub failures: u32,
     pub last_failure: Timestamp,
-}
-
-/// What a serving process says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaNote {
-    pub name: String,
-    pub version: String,
-    /// `all`, `api`, `coordinator`: for people.
-    pub role: String,
-}
-
-/// A serving process as the others see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaSeen {
-    pub name: String,
-    pub version: String,
-    pub role: String,
-    pub started_at: Timestamp,
-    pub seen_at: Timestamp,
-    /// Whatever activity it saw before this has been told.
-    pub flushed_at: Timestamp,
-}
-
-impl ReplicaSeen {
-    /// A replica that has been silent for longer is not there.
-    const SILENT_AFTER: std::time::Duration = std::time::Duration::from_secs(20);
-
-    pub fn is_there(&self, now: Timestamp) -> bool {
-        now.duration_since(self.seen_at).unsigned_abs() < Self::SILENT_AFTER
-    }
-}
-
-/// A replica that has not been seen for this long is forgotten.
-pub(crate) const REPLICA_FORGOTTEN_AFTER: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
-
-/// Who took the lead last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaderSeen {
-    pub epoch: Epoch,
-    pub holder: String,
-    pub since: Timestamp,
 }
 
 /// Something happened that somebody may be waiting for. Carries ids only.

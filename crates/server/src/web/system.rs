@@ -120,7 +120,7 @@ fn table(view: &View, replicas: &[Replica], since: Option<Timestamp>) -> Markup 
                         td data-label=(t.started) { (at(replica.started_at)) }
                         td data-label=(t.last_seen) { (at(replica.seen_at)) }
                         td data-label=(t.leads_since) {
-                            @if replica.leads { span.yes { (icons::check()) (at(since)) } }
+                            @if replica.leads { span.yes { (icons::check()) (at(since)) } } @else { "–" }
                         }
                     }
                 }
