@@ -5,8 +5,11 @@ GET /pid            its process id
 GET /env            its environment, a line each
 GET /read?NAME      a file's content, or 404
 GET /write?NAME=TEXT   appends a line durably, then answers: an acknowledged write
+GET /echo           a WebSocket that sends back what it gets (messages shorter than 126 bytes)
 """
 
+import base64
+import hashlib
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +21,25 @@ HOME = os.environ["HOME"]
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def echo(self):
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        self.close_connection = True
+        while head := self.rfile.read(2):
+            length = head[1] & 0x7F
+            mask = self.rfile.read(4)
+            data = bytes(byte ^ mask[n % 4] for n, byte in enumerate(self.rfile.read(length)))
+            self.wfile.write(bytes([head[0], length]) + data)
+            if head[0] & 0x0F == 8:
+                return
+
     def do_GET(self):
+        if self.headers.get("Upgrade") == "websocket":
+            return self.echo()
         path, _, query = self.path.partition("?")
         status, body = 200, b"ok"
         if path == "/pid":

@@ -1,11 +1,14 @@
-//! The upstream and the WebSocket load of `bench/proxy`. It speaks just enough of both protocols to be
-//! cheaper than anything between its two ends.
+//! The upstream and the load of `bench/proxy` and `bench/replicas.py`. It speaks just enough of the protocols
+//! to be cheaper than anything between its two ends.
 //!
 //!     codehub-load serve PORT…                      1 KiB at any path, 1 MiB at …/big, WebSocket echo
 //!     codehub-load ping URL CONNECTIONS SECONDS     64-byte ping-pong; prints round trips per second
 //!     codehub-load idle URL CONNECTIONS SECONDS     opens them, prints "open", and waits
+//!     codehub-load events TOKENS STREAMS ROWS ROUNDS URL…   event streams; prints how late they heard, in ms
 //!
-//! `CODEHUB_TOKEN` is sent as a bearer token where it is set.
+//! TOKENS is a file of API tokens whose owners have ROWS workspaces each. `CODEHUB_TOKEN` is sent as a bearer token where it is set.
+
+mod events;
 
 use std::{
     sync::{
@@ -34,6 +37,12 @@ fn main() -> anyhow::Result<()> {
             [what @ ("ping" | "idle"), url, connections, seconds] => {
                 load(what == "ping", url, connections.parse()?, Duration::from_secs_f64(seconds.parse()?))
                     .await
+            }
+            ["events", tokens, streams, rows, rounds, ref servers @ ..] if !servers.is_empty() => {
+                let tokens: Vec<String> =
+                    std::fs::read_to_string(tokens)?.lines().map(str::to_owned).collect();
+                let (streams, rows, rounds) = (streams.parse()?, rows.parse()?, rounds.parse()?);
+                events::run(events::Plan { tokens, streams, rows, rounds, servers }).await
             }
             _ => bail!("see the head of bench/load/src/main.rs"),
         }

@@ -7,7 +7,7 @@ use codehub_domain::{Epoch, UserId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{activity::Activity, auth::password::Passwords, config::Config, idle::Rules};
+use crate::{activity::Activity, api::Feeds, auth::password::Passwords, config::Config, idle::Rules};
 
 /// The ports, as configured.
 #[derive(Clone)]
@@ -30,8 +30,10 @@ pub struct App {
     /// The epoch while this process leads; written by the coordinator, shown by `/api/v1/system`.
     pub leading: watch::Sender<Option<Epoch>>,
     /// Users whose sessions, tokens or account changed: whoever holds something open for one of them
-    /// asks again whether they may (`None`: everybody's may have). Fed by [`crate::serve::watch_access`].
+    /// asks again whether they may (`None`: everybody's may have). Fed by [`crate::serve::watch_changes`].
     pub access_changed: broadcast::Sender<Option<UserId>>,
+    /// What the event streams of a user share.
+    pub feeds: Feeds,
     /// Cancelled when the server begins to shut down: long-lived streams end on it.
     pub shutdown: CancellationToken,
 }
@@ -47,6 +49,7 @@ impl App {
             passwords: Passwords::default(),
             leading: watch::Sender::new(None),
             access_changed: broadcast::Sender::new(64),
+            feeds: Feeds::default(),
             shutdown: CancellationToken::new(),
         }
     }

@@ -1,8 +1,14 @@
 //! Several real `codehub` processes on one PostgreSQL and one Redis. Without these servers
 //! (`CODEHUB_TEST_POSTGRES`, `CODEHUB_TEST_REDIS`) the tests say so and pass.
 
+mod backup;
 mod failover;
+mod outages;
+mod restarts;
+mod servers;
 mod sharing;
+mod traffic;
+mod wakes;
 
 use std::{
     sync::Arc,
@@ -44,11 +50,16 @@ impl Cluster {
             }
             _ => None,
         };
+        Some(Self::on(&postgres, redis).await)
+    }
+
+    /// On a new database of this server.
+    async fn on(postgres: &str, redis: Option<String>) -> Self {
         let name = format!("codehub_replicas_{}", Uuid::new_v4().simple());
-        let mut connection = PgConnection::connect(&postgres).await.unwrap();
+        let mut connection = PgConnection::connect(postgres).await.unwrap();
         sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut connection).await.unwrap();
         let (server, _) = postgres.rsplit_once('/').unwrap();
-        Some(Self { url: format!("{server}/{name}"), redis, servers: Vec::new() })
+        Self { url: format!("{server}/{name}"), redis, servers: Vec::new() }
     }
 
     /// How one more replica would be started, on this address of the database.
@@ -114,8 +125,7 @@ impl Cluster {
     }
 
     fn signal(&self, who: usize, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.servers[who].child.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
+        kill_process(Pid::from_child(&self.servers[who].child), signal).unwrap();
     }
 }
 
@@ -191,9 +201,18 @@ impl Events {
         Self { response, text: String::new() }
     }
 
+    /// Reads until the server ends it.
+    async fn ends(mut self, within: Duration) {
+        let reading = async { while let Ok(Some(_)) = self.response.chunk().await {} };
+        tokio::time::timeout(within, reading).await.expect("the stream ends");
+    }
+
     async fn until(&mut self, part: &str, within: Duration) -> Duration {
         let started = Instant::now();
-        while !self.text.contains(part) {
+        let mut from = 0;
+        while !self.text[from..].contains(part) {
+            // What came before has been searched, but for an end that might be its beginning.
+            from = self.text.floor_char_boundary(self.text.len().saturating_sub(part.len()));
             let left = within.checked_sub(started.elapsed()).unwrap_or_else(|| panic!("no {part}"));
             let chunk = tokio::time::timeout(left, self.response.chunk()).await;
             let chunk = chunk.unwrap_or_else(|_| panic!("no {part} within {within:?}")).unwrap();

@@ -53,9 +53,13 @@ impl Setup {
     }
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.into(), value.into()));
-        self
     }
 
     /// The command, with nothing of the caller's environment but what it needs to run.
@@ -181,6 +185,11 @@ impl Server {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// For its next start.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.setup.set(name, value);
     }
 
     pub async fn restart(&mut self) {
@@ -333,14 +342,21 @@ impl Server {
 
     /// Every file below the archives, for tests that damage them.
     pub fn archive_files(&self, id: &str) -> Vec<PathBuf> {
+        let mut found = self.files_below("archives");
+        found.retain(|path| path.to_string_lossy().contains(id));
+        found
+    }
+
+    /// Every file below a part of the data directory, sorted.
+    pub fn files_below(&self, part: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        let mut todo = vec![self.setup.data_dir().join("archives")];
+        let mut todo = vec![self.setup.data_dir().join(part)];
         while let Some(directory) = todo.pop() {
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 let path = entry.path();
-                if path.is_dir() {
+                if path.is_dir() && !path.is_symlink() {
                     todo.push(path);
-                } else if path.to_string_lossy().contains(id) {
+                } else {
                     found.push(path);
                 }
             }

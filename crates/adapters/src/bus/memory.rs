@@ -1,39 +1,27 @@
 //! The bus of a single process: channels and a map.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use async_trait::async_trait;
 use codehub_domain::{Timestamp, UserId, WorkspaceId};
 use tokio::sync::broadcast;
 
-use super::{BACKLOG, Bus, Event, Result};
+use super::{
+    Bus, Event, Result,
+    readers::{Readers, lock},
+};
 
 /// Events, wakes and activity within one process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MemoryBus {
-    users: Mutex<HashMap<UserId, broadcast::Sender<Event>>>,
-    wakes: broadcast::Sender<()>,
+    readers: Readers,
     activity: Mutex<HashMap<WorkspaceId, Timestamp>>,
-}
-
-impl Default for MemoryBus {
-    fn default() -> Self {
-        Self { users: Mutex::default(), wakes: broadcast::Sender::new(1), activity: Mutex::default() }
-    }
 }
 
 impl MemoryBus {
     pub fn new() -> Self {
         Self::default()
     }
-}
-
-/// A panic elsewhere does not make these maps wrong: every change to them is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -47,28 +35,30 @@ impl Bus for MemoryBus {
     }
 
     async fn publish(&self, user: UserId, event: Event) -> Result<()> {
-        let mut users = lock(&self.users);
-        if let Some(sender) = users.get(&user)
-            && sender.send(event).is_err()
-        {
-            // The last reader has gone: so may the channel.
-            users.remove(&user);
-        }
+        self.readers.tell(user, event);
         Ok(())
     }
 
+    async fn resync(&self) -> Result<()> {
+        self.readers.resync();
+        Ok(())
+    }
+
+    fn tell(&self, user: UserId, event: Event) {
+        self.readers.tell(user, event);
+    }
+
     fn subscribe(&self, user: UserId) -> broadcast::Receiver<Event> {
-        lock(&self.users).entry(user).or_insert_with(|| broadcast::Sender::new(BACKLOG)).subscribe()
+        self.readers.subscribe(user)
     }
 
     async fn wake(&self) -> Result<()> {
-        // Nobody listening is fine: the next tick looks anyway.
-        let _ = self.wakes.send(());
+        self.readers.wake();
         Ok(())
     }
 
     fn wakes(&self) -> broadcast::Receiver<()> {
-        self.wakes.subscribe()
+        self.readers.wakes()
     }
 
     async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()> {

@@ -6,6 +6,7 @@ use codehub_domain::{Timestamp, UserId, WorkspaceId};
 use tokio::sync::broadcast;
 
 mod memory;
+mod readers;
 mod redis;
 pub use self::{
     memory::MemoryBus,
@@ -42,6 +43,14 @@ pub trait Bus: Send + Sync + 'static {
 
     /// Tells every event stream of that user, in every process.
     async fn publish(&self, user: UserId, event: Event) -> Result<()>;
+    /// Tells every event stream of every user, in every process, that it may have missed something.
+    async fn resync(&self) -> Result<()>;
+    /// Tells the event streams of that user in this process only.
+    fn tell(&self, user: UserId, event: Event);
+    /// Whether what other processes publish is heard here now.
+    fn hears(&self) -> bool {
+        true
+    }
     /// The events of one user from now on. A reader that falls behind is told so by the channel and
     /// starts over.
     fn subscribe(&self, user: UserId) -> broadcast::Receiver<Event>;

@@ -3,18 +3,21 @@
 //! - Events and wakes are published, and heard by one connection per process with a pattern. What this
 //!   process publishes it also hears at once, without Redis: the leader wakes itself even when Redis is
 //!   away. Published messages carry their origin, so that nothing is heard twice.
-//! - Nothing published is kept for whoever is away. After every new connection each reader is told
-//!   [`Event::Resync`], and the controller is woken.
+//! - Publishing waits for nobody ([`outgoing`]): a Redis that hangs must not hold up the next event.
+//! - Nothing published is kept for whoever is away. After every new connection, and after every lost one,
+//!   each reader is told [`Event::Resync`], and the controller is woken. What could not be published is
+//!   made up for by one resync for everybody.
 //! - Activity is a sorted set: added with `GT`, removed by a script that compares. Next to it lies a mark.
 //!   Where the mark is missing, Redis has lost what it was told (flushed, restarted): everybody tells it
 //!   again ([`Bus::forgot`]), and until all have had the time to, nothing can be read.
 //!
 //! Every call gives up quickly; callers keep what they could not hand over.
 
+mod outgoing;
+
 use std::{
-    collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -27,16 +30,27 @@ use redis::{
     Client, Msg, RedisError, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
-use tokio::{sync::broadcast, task::AbortHandle, time::timeout};
+use tokio::{
+    sync::{broadcast, mpsc},
+    task::AbortHandle,
+    time::timeout,
+};
 use uuid::Uuid;
 
-use super::{BACKLOG, Bus, BusError, Event, Result};
+use self::outgoing::Outgoing;
+use super::{
+    Bus, BusError, Event, Result,
+    readers::{Readers, lock},
+};
 
 const ANSWER: Duration = Duration::from_secs(2);
 /// A quiet connection is asked this often whether it is still there.
 const QUIET: Duration = Duration::from_secs(2);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// In the place of a user: every user.
+const ALL: &str = "all";
 
 /// Where things are in Redis.
 #[derive(Debug, Clone)]
@@ -54,6 +68,15 @@ impl Names {
         format!("{}wc", self.wakes)
     }
 
+    fn channel_of(&self, user: UserId) -> String {
+        format!("{}{user}", self.events)
+    }
+
+    /// For every user's streams.
+    fn channel_of_all(&self) -> String {
+        format!("{}{ALL}", self.events)
+    }
+
     fn mark(&self) -> String {
         format!("{}:since", self.activity)
     }
@@ -67,7 +90,8 @@ pub struct RedisBus {
     settle: Duration,
     /// The mark when it was last looked at by this process.
     known_mark: Mutex<Option<String>>,
-    listener: AbortHandle,
+    outgoing: mpsc::Sender<Outgoing>,
+    tasks: [AbortHandle; 2],
 }
 
 /// What the listener feeds and the readers hold.
@@ -75,11 +99,12 @@ struct Shared {
     names: Names,
     /// Tells this process's messages from others'.
     origin: String,
-    users: Mutex<HashMap<UserId, broadcast::Sender<Event>>>,
-    wakes: broadcast::Sender<()>,
+    readers: Readers,
     /// Whether the listener is connected. While it is not, nothing is published: whoever would hear it
-    /// reads everything again afterwards, and the leader must not wait for it event by event.
+    /// reads everything again afterwards.
     connected: AtomicBool,
+    /// Something was not published: everybody has to read again.
+    lost: AtomicBool,
 }
 
 struct Scripts {
@@ -88,18 +113,13 @@ struct Scripts {
     remove: Script,
 }
 
-/// A panic elsewhere does not make these maps wrong: every change to them is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn unreachable(error: &RedisError) -> BusError {
     BusError(error.to_string())
 }
 
 impl Drop for RedisBus {
     fn drop(&mut self) {
-        self.listener.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -124,28 +144,35 @@ impl RedisBus {
         let shared = Arc::new(Shared {
             names,
             origin: Uuid::new_v4().simple().to_string(),
-            users: Mutex::default(),
-            wakes: broadcast::Sender::new(1),
+            readers: Readers::default(),
             connected: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         });
-        let listener = tokio::spawn(listen(client, shared.clone())).abort_handle();
+        let (outgoing, queue) = mpsc::channel(outgoing::MOST);
+        let tasks = [
+            tokio::spawn(listen(client, shared.clone())).abort_handle(),
+            tokio::spawn(outgoing::run(queue, commands.clone(), shared.clone())).abort_handle(),
+        ];
         let scripts = Scripts {
             mark: Script::new(MARK),
             read: Script::new(&format!("{MARK_IS}\n{READ}")),
             remove: Script::new(REMOVE),
         };
-        Ok(Self { commands, shared, scripts, settle, known_mark: Mutex::default(), listener })
+        Ok(Self { commands, shared, scripts, settle, known_mark: Mutex::default(), outgoing, tasks })
     }
 
-    async fn say(&self, channel: String, text: String) -> Result<()> {
-        if !self.shared.connected.load(Relaxed) {
-            return Err(BusError("Redis is away".into()));
-        }
-        let mut commands = self.commands.clone();
-        Self::answer(async {
-            redis::cmd("PUBLISH").arg(channel).arg(text).query_async::<()>(&mut commands).await
+    /// Hands it over for publishing.
+    fn say(&self, channel: String, text: &str) -> Result<()> {
+        let text = format!("{} {text}", self.shared.origin);
+        let said = if self.hears() {
+            self.outgoing.try_send(Outgoing { channel, text }).map_err(|_| "Redis does not keep up")
+        } else {
+            Err("Redis is away")
+        };
+        said.map_err(|why| {
+            self.shared.lost.store(true, Relaxed);
+            BusError(why.into())
         })
-        .await
     }
 
     async fn answer<T>(work: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
@@ -197,23 +224,35 @@ impl Bus for RedisBus {
     }
 
     async fn publish(&self, user: UserId, event: Event) -> Result<()> {
-        self.shared.tell(user, &event);
-        let channel = format!("{}{user}", self.shared.names.events);
-        self.say(channel, format!("{} {}", self.shared.origin, encode(&event))).await
+        let text = encode(&event);
+        self.tell(user, event);
+        self.say(self.shared.names.channel_of(user), &text)
+    }
+
+    async fn resync(&self) -> Result<()> {
+        self.shared.readers.resync();
+        self.say(self.shared.names.channel_of_all(), &encode(&Event::Resync))
+    }
+
+    fn tell(&self, user: UserId, event: Event) {
+        self.shared.readers.tell(user, event);
+    }
+
+    fn hears(&self) -> bool {
+        self.shared.connected.load(Relaxed)
     }
 
     fn subscribe(&self, user: UserId) -> broadcast::Receiver<Event> {
-        lock(&self.shared.users).entry(user).or_insert_with(|| broadcast::Sender::new(BACKLOG)).subscribe()
+        self.shared.readers.subscribe(user)
     }
 
     async fn wake(&self) -> Result<()> {
-        // Nobody listening is fine: the next tick looks anyway.
-        let _ = self.shared.wakes.send(());
-        self.say(self.shared.names.wake_channel(), self.shared.origin.clone()).await
+        self.shared.readers.wake();
+        self.say(self.shared.names.wake_channel(), "")
     }
 
     fn wakes(&self) -> broadcast::Receiver<()> {
-        self.shared.wakes.subscribe()
+        self.shared.readers.wakes()
     }
 
     async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()> {
@@ -270,20 +309,10 @@ impl Bus for RedisBus {
 }
 
 impl Shared {
-    fn tell(&self, user: UserId, event: &Event) {
-        let mut users = lock(&self.users);
-        if let Some(sender) = users.get(&user)
-            && sender.send(event.clone()).is_err()
-        {
-            // The last reader has gone: so may the channel.
-            users.remove(&user);
-        }
-    }
-
-    /// Something may have been missed by everybody.
+    /// Something may have been missed by everybody here.
     fn resync(&self) {
-        lock(&self.users).retain(|_, sender| sender.send(Event::Resync).is_ok());
-        let _ = self.wakes.send(());
+        self.readers.resync();
+        self.readers.wake();
     }
 
     fn heard(&self, message: &Msg) {
@@ -294,11 +323,13 @@ impl Shared {
         }
         let channel = message.get_channel_name();
         if channel == self.names.wake_channel() {
-            let _ = self.wakes.send(());
+            self.readers.wake();
+        } else if channel == self.names.channel_of_all() {
+            self.readers.resync();
         } else if let Some(user) = channel.strip_prefix(&self.names.events)
             && let (Ok(user), Some(event)) = (user.parse(), decode(rest))
         {
-            self.tell(user, &event);
+            self.readers.tell(user, event);
         } else {
             tracing::debug!(channel, "a message that nobody of ours would send");
         }
@@ -330,8 +361,12 @@ async fn listen(client: Client, shared: Arc<Shared>) {
         let why = follow(&client, &shared, &mut pause).await;
         let was_connected = shared.connected.swap(false, Relaxed);
         metrics::counter!("codehub_bus_reconnects_total").increment(1);
+        if was_connected {
+            // What was said since it went away was not heard.
+            shared.resync();
+        }
         if was_connected || !said {
-            tracing::warn!(error = %why, "Redis is away; events are late until it is back");
+            tracing::warn!(error = %why, "Redis is away: TTLs wait, and events come straight from the database");
             said = true;
         }
         tokio::time::sleep(pause).await;

@@ -10,15 +10,19 @@
 #[cfg(test)]
 pub(crate) mod contract;
 mod migrations;
+mod port;
 pub mod postgres;
+mod replica;
 mod row;
 mod rules;
 mod sql_error;
 pub mod sqlite;
-mod values;
+pub(crate) mod values;
 
 pub use migrations::{MigrationStatus, PendingMigration};
 pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
+pub(crate) use replica::REPLICA_FORGOTTEN_AFTER;
+pub use replica::{LeaderSeen, ReplicaNote, ReplicaSeen};
 pub(crate) use rules::*;
 pub use rules::{belongs_to, is_active};
 pub use sqlite::SqliteStore;
@@ -221,36 +225,6 @@ pub struct Attempts {
     pub last_failure: Timestamp,
 }
 
-/// What a serving process says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaNote {
-    pub name: String,
-    pub version: String,
-    /// `all`, `api`, `coordinator`: for people.
-    pub role: String,
-}
-
-/// A serving process as the others see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaSeen {
-    pub name: String,
-    pub version: String,
-    pub role: String,
-    pub started_at: Timestamp,
-    pub seen_at: Timestamp,
-}
-
-/// A replica that has not been seen for this long is forgotten.
-pub(crate) const REPLICA_FORGOTTEN_AFTER: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
-
-/// Who took the lead last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaderSeen {
-    pub epoch: Epoch,
-    pub holder: String,
-    pub since: Timestamp,
-}
-
 /// Something happened that somebody may be waiting for. Carries ids only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -311,6 +285,10 @@ pub trait Store: Send + Sync + 'static {
     }
     /// Notes that this replica lives.
     async fn replica_note(&self, _note: &ReplicaNote) -> Result<()> {
+        Ok(())
+    }
+    /// Notes that this replica has told everything about activity that it knew that long ago.
+    async fn replica_flushed(&self, _name: &str, _ago: std::time::Duration) -> Result<()> {
         Ok(())
     }
     /// Forgets a replica that ends.

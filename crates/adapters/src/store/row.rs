@@ -280,5 +280,6 @@ pub(super) fn replica(row: &impl SqlRow) -> Result<ReplicaSeen> {
         role: text(row, "role")?,
         started_at: at(row, "started_at")?,
         seen_at: at(row, "seen_at")?,
+        flushed_at: at(row, "flushed_at")?,
     })
 }

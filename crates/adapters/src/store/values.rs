@@ -16,7 +16,7 @@ use super::{
 };
 
 /// A workspace as it begins.
-pub(super) fn created(new: NewWorkspace, now: Timestamp) -> Workspace {
+pub(crate) fn created(new: NewWorkspace, now: Timestamp) -> Workspace {
     Workspace {
         id: new.id,
         owner: new.owner,
@@ -40,7 +40,7 @@ pub(super) fn created(new: NewWorkspace, now: Timestamp) -> Workspace {
     }
 }
 
-pub(super) fn created_entry(from_archive: Option<ArchiveKey>, actor: Actor) -> Transition {
+pub(crate) fn created_entry(from_archive: Option<ArchiveKey>, actor: Actor) -> Transition {
     Transition {
         from: Phase::Pending,
         to: Phase::Pending,
@@ -51,7 +51,7 @@ pub(super) fn created_entry(from_archive: Option<ArchiveKey>, actor: Actor) -> T
 }
 
 /// The row once `wish` has been granted.
-pub(super) fn granted(mut workspace: Workspace, wish: Desired, now: Timestamp) -> Workspace {
+pub(crate) fn granted(mut workspace: Workspace, wish: Desired, now: Timestamp) -> Workspace {
     workspace.desired = wish;
     workspace.desired_changed_at = now;
     workspace.updated_at = now;
@@ -64,7 +64,8 @@ pub(super) fn granted(mut workspace: Workspace, wish: Desired, now: Timestamp) -
     workspace
 }
 
-pub(super) fn granted_entry(workspace: &Workspace, actor: Actor, reason: &str) -> Transition {
+/// A line of history about what somebody wants: the phase stays what it is.
+pub(crate) fn granted_entry(workspace: &Workspace, actor: Actor, reason: &str) -> Transition {
     let status = &workspace.status;
     Transition {
         from: status.phase,
@@ -96,7 +97,7 @@ pub(super) fn expired_entry(phase: Phase, to: Desired, ttl_seconds: u32) -> Tran
 }
 
 /// The row after an edit; `None` where the edit changes nothing.
-pub(super) fn edited(before: &Workspace, edit: Edit, now: Timestamp) -> Option<Workspace> {
+pub(crate) fn edited(before: &Workspace, edit: Edit, now: Timestamp) -> Option<Workspace> {
     let mut after = before.clone();
     let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds, activity_mode } = edit;
     after.name = name.unwrap_or(after.name);

@@ -273,9 +273,11 @@ impl Activity {
         });
     }
 
-    /// Flushes every interval, and once more when `shutdown` is cancelled.
+    /// Flushes every interval, and once more when `shutdown` is cancelled. Each success is noted under this
+    /// replica's name: while one is behind, nobody is put to sleep.
     pub async fn run_flusher(
         self,
+        replica: String,
         config: ActivityConfig,
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
@@ -287,7 +289,13 @@ impl Activity {
                 () = tokio::time::sleep(config.flush_interval) => false,
                 () = shutdown.cancelled() => true,
             };
-            match self.flush(&*store, &*bus).await {
+            let begun = Instant::now();
+            let flushed = async {
+                let count = self.flush(&*store, &*bus).await?;
+                store.replica_flushed(&replica, begun.elapsed()).await?;
+                anyhow::Ok(count)
+            };
+            match flushed.await {
                 Ok(count) => {
                     if failing {
                         tracing::info!(workspaces = count, "activity is flushed again");

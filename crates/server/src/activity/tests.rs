@@ -31,6 +31,10 @@ impl Bus for Down {
     async fn publish(&self, _: UserId, _: Event) -> Result<()> {
         self.ping().await
     }
+    async fn resync(&self) -> Result<()> {
+        self.ping().await
+    }
+    fn tell(&self, _: UserId, _: Event) {}
     fn subscribe(&self, _: UserId) -> broadcast::Receiver<Event> {
         broadcast::Sender::new(1).subscribe()
     }

@@ -37,7 +37,8 @@ pub mod view;
 mod wait;
 mod workspaces;
 
-pub use system::replica_name;
+pub use events::Feeds;
+pub use system::{Replica, replica_name, replicas};
 
 /// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.
 pub const BODY_LIMIT: usize = 512 * 1024;

@@ -1,8 +1,9 @@
 //! The deployment, for administrators.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, Router, extract::State, routing::get};
+use codehub_adapters::store::StoreError;
 use codehub_domain::{Phase, Timestamp};
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
@@ -47,21 +48,19 @@ struct Leader {
     since: Option<Timestamp>,
 }
 
-#[derive(Serialize, ToSchema)]
-struct Replica {
-    name: String,
-    version: String,
+/// One process of the deployment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Replica {
+    pub name: String,
+    pub version: String,
     /// `all`, `api` or `coordinator`.
-    role: String,
-    leads: bool,
+    pub role: String,
+    pub leads: bool,
     /// Null where replicas are not noted.
-    started_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
     /// When it last said that it lives.
-    seen_at: Option<Timestamp>,
+    pub seen_at: Option<Timestamp>,
 }
-
-/// A replica that has been silent for longer is not there.
-const SILENT_AFTER: Duration = Duration::from_secs(20);
 
 /// The system
 #[utoipa::path(get, path = "/system", tag = "system", responses(
@@ -84,14 +83,16 @@ async fn show(State(app): State<Arc<App>>, _: Admin) -> Result<Json<SystemView>>
 }
 
 /// Those that were heard of lately, this one always among them.
-async fn replicas(app: &App) -> Result<Vec<Replica>> {
+///
+/// # Errors
+/// The database does not answer.
+pub async fn replicas(app: &App) -> std::result::Result<Vec<Replica>, StoreError> {
     let (now, noted) = app.store().replicas().await?;
     let leader = app.store().leader_seen().await?.map(|leader| leader.holder);
     let (me, leading) = (replica_name(), app.leading.borrow().is_some());
-    let alive = |seen_at: Timestamp| now.duration_since(seen_at).unsigned_abs() < SILENT_AFTER;
     let mut replicas: Vec<Replica> = noted
         .into_iter()
-        .filter(|replica| replica.name == me || alive(replica.seen_at))
+        .filter(|replica| replica.name == me || replica.is_there(now))
         .map(|replica| Replica {
             leads: if replica.name == me { leading } else { leader.as_ref() == Some(&replica.name) },
             name: replica.name,

@@ -9,6 +9,7 @@ use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy, ttl::TtlPolicy
 
 mod build;
 mod load;
+mod setting;
 mod show;
 pub mod table;
 mod value;

@@ -1,51 +1,17 @@
 //! Every setting, as data. The file, the environment, the flags, `codehub config`, the error messages
 //! and `codehub.default.toml` are all read off this one table, so none of them can forget a setting.
 
-use super::value::Kind;
-
-/// One setting.
-#[derive(Debug)]
-pub struct Setting {
-    /// Where it is in `codehub.toml`, dotted.
-    pub key: &'static str,
-    /// The environment variable.
-    pub env: &'static str,
-    /// As it would be written; empty where there is none.
-    pub default: &'static str,
-    pub kind: Kind,
-    /// For people: what it does, and what follows from it.
-    pub help: &'static str,
-    /// Masked wherever it is shown, and never taken from the command line (other people can read that).
-    pub secret: bool,
-}
-
-impl Setting {
-    /// `--ttl-standby-seconds`, without the dashes in front.
-    pub fn flag(&self) -> String {
-        self.key.replace(['.', '_'], "-")
-    }
-}
-
-const fn setting(
-    key: &'static str,
-    env: &'static str,
-    default: &'static str,
-    kind: Kind,
-    help: &'static str,
-) -> Setting {
-    Setting { key, env, default, kind, help, secret: false }
-}
+pub use super::setting::Setting;
+use super::{
+    setting::{secret, setting},
+    value::Kind,
+};
 
 const DAY: u64 = 24 * 3600;
 const YEAR: u64 = 366 * DAY;
 
 /// A TTL or a bound of one, in seconds.
 const TTL: Kind = Kind::Seconds { min: 0, max: YEAR };
-
-/// Masked, and not a flag: it may hold a password.
-const fn secret(key: &'static str, env: &'static str, kind: Kind, help: &'static str) -> Setting {
-    Setting { key, env, default: "", kind, help, secret: true }
-}
 
 pub static SETTINGS: &[Setting] = &[
     setting(
@@ -130,16 +96,7 @@ pub static SETTINGS: &[Setting] = &[
         Kind::Text,
         "For unattended installs: the first administrator, created at start while there is no user. Needs admin.password.",
     ),
-    Setting {
-        secret: true,
-        ..setting(
-            "admin.password",
-            "CODEHUB_ADMIN_PASSWORD",
-            "",
-            Kind::Text,
-            "The first administrator's password.",
-        )
-    },
+    secret("admin.password", "CODEHUB_ADMIN_PASSWORD", Kind::Text, "The first administrator's password."),
     setting(
         "ttl.standby_seconds",
         "TTL_STANDBY_SECONDS",
@@ -416,16 +373,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting("s3.region", "S3_REGION", "us-east-1", Kind::Text, "The bucket's region, as its store calls it."),
     setting("s3.access_key", "S3_ACCESS_KEY", "", Kind::Text, "Who CodeHub is to the store."),
-    Setting {
-        secret: true,
-        ..setting(
-            "s3.secret_key",
-            "S3_SECRET_KEY",
-            "",
-            Kind::Text,
-            "The secret that belongs to the access key.",
-        )
-    },
+    secret("s3.secret_key", "S3_SECRET_KEY", Kind::Text, "The secret that belongs to the access key."),
     setting(
         "s3.prefix",
         "S3_PREFIX",

@@ -1,8 +1,8 @@
 //! Changes in the database → bus. Carries ids; a lost one costs latency, never correctness.
 
 use codehub_adapters::{
-    bus::Event,
-    store::{Change, ListFilter},
+    bus::{self, Event},
+    store::Change,
 };
 use tokio::sync::broadcast::error::RecvError;
 
@@ -29,38 +29,25 @@ pub async fn run(context: Context) -> Ended {
 
 async fn pass_on(context: &Context, change: Change) {
     let bus = &context.backends.bus;
-    let sent = match change {
+    note(match change {
         Change::Wake => bus.wake().await,
         Change::Deleted { workspace, owner } => bus.publish(owner, Event::Deleted { workspace }).await,
         Change::Updated { workspace, owner } => bus.publish(owner, Event::Updated { workspace }).await,
         // Caches of this process listen to the store themselves.
         Change::Access { .. } | Change::Resync => Ok(()),
-    };
-    if let Err(error) = sent {
-        metrics::counter!("codehub_bus_errors_total").increment(1);
-        tracing::warn!(%error, "an event could not be sent");
-    }
+    });
 }
 
-/// Tells everybody the current state of everything, and wakes the controller.
+/// Has everybody read the current state of everything, and wakes the controller.
 async fn resend(context: &Context) {
     pass_on(context, Change::Wake).await;
-    let mut filter = ListFilter { limit: 500, ..ListFilter::default() };
-    loop {
-        let page = match context.backends.store.workspace_list(&filter).await {
-            Ok(page) => page,
-            Err(error) => {
-                tracing::warn!(%error, "the current state could not be sent");
-                return;
-            }
-        };
-        for workspace in &page.items {
-            let change = Change::Updated { workspace: workspace.id, owner: workspace.owner };
-            pass_on(context, change).await;
-        }
-        match page.items.last() {
-            Some(last) if page.more => filter.before = Some(last.id),
-            _ => return,
-        }
+    note(context.backends.bus.resync().await);
+}
+
+/// What was not sent is made up for by the bus as soon as it can be reached, which it says itself.
+fn note(sent: bus::Result<()>) {
+    if let Err(error) = sent {
+        metrics::counter!("codehub_bus_errors_total").increment(1);
+        tracing::debug!(%error, "an event could not be sent");
     }
 }

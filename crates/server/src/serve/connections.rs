@@ -16,6 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    api,
     app::{App, Backends},
     proxy::{self, Proxy, framing::Strict, front, gate::ProxyIde},
 };
@@ -59,7 +60,7 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
 
 fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
     let Backends { store, bus, .. } = app.backends.clone();
-    app.activity.clone().run_flusher(app.config.activity.clone(), store, bus, until)
+    app.activity.clone().run_flusher(api::replica_name(), app.config.activity.clone(), store, bus, until)
 }
 
 async fn accept_all(listener: TcpListener, router: Router, proxy: Arc<Proxy>, app: &Arc<App>) {

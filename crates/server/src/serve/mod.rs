@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
-use codehub_adapters::store::Change;
+use codehub_adapters::{bus::Event, store::Change};
 use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -93,7 +93,7 @@ pub fn router(app: &Arc<App>) -> Router {
 /// The tasks that run beside the requests until the server stops.
 pub fn background(app: &Arc<App>) -> Vec<JoinHandle<()>> {
     vec![
-        tokio::spawn(watch_access(Arc::clone(app))),
+        tokio::spawn(watch_changes(Arc::clone(app))),
         tokio::spawn(sweep_sessions(Arc::clone(app))),
         tokio::spawn(telemetry::metrics::upkeep(app.shutdown.clone())),
         tokio::spawn({
@@ -165,8 +165,9 @@ fn boxed(title: &str, text: &str) -> String {
     format!("\n╭{edge}╮\n│ {title:width$} │\n│ {text:width$} │\n╰{edge}╯\n\n")
 }
 
-/// Hands on whose access changed, so that each stream need not listen to every change there is.
-pub async fn watch_access(app: Arc<App>) {
+/// Hands on whose access changed, so that each stream need not listen to every change there is. While the
+/// bus does not hear the leader, workspaces' changes go to this process's streams straight from here.
+pub async fn watch_changes(app: Arc<App>) {
     let mut changes = app.store().changes();
     loop {
         let change = tokio::select! {
@@ -178,6 +179,12 @@ pub async fn watch_access(app: Arc<App>) {
             Ok(Change::Access { user }) => drop(app.access_changed.send(Some(user))),
             // Some of these may have been missed: everybody is asked.
             Ok(Change::Resync) | Err(RecvError::Lagged(_)) => drop(app.access_changed.send(None)),
+            Ok(Change::Updated { workspace, owner }) if !app.bus().hears() => {
+                app.bus().tell(owner, Event::Updated { workspace });
+            }
+            Ok(Change::Deleted { workspace, owner }) if !app.bus().hears() => {
+                app.bus().tell(owner, Event::Deleted { workspace });
+            }
             Ok(Change::Updated { .. } | Change::Deleted { .. } | Change::Wake) => {}
             Err(RecvError::Closed) => return,
         }

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_domain::Phase;
+use codehub_domain::{Phase, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    components::badge,
+    components::{badge, moment},
     error::Result,
     i18n::words,
     icons,
     layout::{Page, Place},
     view::{Admin, View},
 };
-use crate::{app::App, coordinator::gc};
+use crate::{
+    api::{self, Replica},
+    app::App,
+    coordinator::gc,
+};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/system", get(show))
@@ -32,6 +36,8 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
         backends.bus.ping()
     );
     let leading = *app.leading.borrow();
+    let replicas = api::replicas(&app).await?;
+    let since = app.store().leader_seen().await?.map(|leader| leader.since);
     let total: u64 = counts.values().sum();
     let body = html! {
         div.page-head { h1 { (t.system) } }
@@ -52,6 +58,10 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                     }
                 }
             }
+        }
+        section.card {
+            h2 { (t.replicas) }
+            (table(view, &replicas, since))
         }
         div.columns.even {
             section.card {
@@ -86,6 +96,37 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
         }
     };
     Ok(Page::new(t.system, Place::System, body).respond(view))
+}
+
+/// The processes of the deployment: who leads, since when, and what they are.
+fn table(view: &View, replicas: &[Replica], since: Option<Timestamp>) -> Markup {
+    let t = view.t;
+    let at = |moment_of: Option<Timestamp>| html! { @if let Some(at) = moment_of { (moment(view, at)) } };
+    html! {
+        table.stacking data-testid="replicas" {
+            thead { tr {
+                th scope="col" { (t.name) } th scope="col" { (t.role) } th scope="col" { (t.version) }
+                th scope="col" { (t.started) } th scope="col" { (t.last_seen) } th scope="col" { (t.leads_since) }
+            } }
+            tbody {
+                @for replica in replicas {
+                    tr data-testid="replica" data-name=(replica.name) {
+                        th.break scope="row" {
+                            (replica.name)
+                            @if replica.name == api::replica_name() { span.quiet { " (" (t.this_one) ")" } }
+                        }
+                        td data-label=(t.role) { code { (replica.role) } }
+                        td data-label=(t.version) { (replica.version) }
+                        td data-label=(t.started) { (at(replica.started_at)) }
+                        td data-label=(t.last_seen) { (at(replica.seen_at)) }
+                        td data-label=(t.leads_since) {
+                            @if replica.leads { span.yes { (icons::check()) (at(since)) } } @else { "–" }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn backend(view: &View, name: &str, kind: &str, answers: bool) -> Markup {

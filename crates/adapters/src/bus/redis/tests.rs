@@ -65,6 +65,26 @@ async fn what_one_process_says_every_one_hears_once() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_published_is_made_up_for() {
+    let names = names();
+    let (Some(one), Some(two)) = (open(&names, Duration::ZERO), open(&names, Duration::ZERO)) else { return };
+    tokio::join!(connected(&one), connected(&two));
+    let (mut anns, mut bobs, mut wakes) = (two.subscribe(user()), two.subscribe(user()), two.wakes());
+    one.resync().await.unwrap();
+    for events in [&mut anns, &mut bobs] {
+        heard(events, &Event::Resync).await;
+    }
+    // As when the connection for commands broke, and nobody else's did.
+    one.shared.lost.store(true, Relaxed);
+    for events in [&mut anns, &mut bobs] {
+        heard(events, &Event::Resync).await;
+    }
+    timeout(Duration::from_secs(5), wakes.recv()).await.expect("and the leader looks").unwrap();
+    tokio::time::sleep(outgoing::MAKE_UP * 2).await;
+    assert!(anns.try_recv().is_err(), "once");
+}
+
+#[tokio::test]
 async fn activity_grows_and_is_removed_only_as_it_was_read() {
     let names = names();
     let Some(bus) = open(&names, Duration::ZERO) else { return };

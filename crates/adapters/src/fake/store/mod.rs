@@ -26,7 +26,7 @@ use codehub_domain::{
 use tokio::sync::broadcast;
 
 use super::FakeClock;
-use crate::store::{Change, Result, StoreError};
+use crate::store::{Change, ReplicaSeen, Result, StoreError};
 
 /// When a fault may strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +139,7 @@ struct State {
     tokens: BTreeMap<TokenId, TokenRow>,
     attempts: BTreeMap<String, AttemptRow>,
     settings: BTreeMap<String, String>,
+    replicas: BTreeMap<String, ReplicaSeen>,
     sightings: BTreeMap<Item, Timestamp>,
     /// What the collector may delete, and since when.
     claims: BTreeMap<Item, Timestamp>,

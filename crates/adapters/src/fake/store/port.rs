@@ -1,6 +1,9 @@
 //! The port of the fake store, method by method.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use codehub_domain::{
@@ -17,7 +20,8 @@ use codehub_domain::{
 use super::FakeStore;
 use crate::store::{
     Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewHold,
-    NewWorkspace, Page, Reading, Recovered, Result, Saved, Store, UserChange, UserEdit, UserWithHash,
+    NewWorkspace, Page, REPLICA_FORGOTTEN_AFTER, Reading, Recovered, ReplicaNote, ReplicaSeen, Result, Saved,
+    Store, UserChange, UserEdit, UserWithHash,
 };
 
 #[async_trait]
@@ -44,6 +48,47 @@ impl Store for FakeStore {
 
     async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool> {
         self.run("epoch_is_current", |step| Ok(step.leads(epoch)))
+    }
+
+    async fn replica_note(&self, note: &ReplicaNote) -> Result<()> {
+        self.run("replica_note", |step| {
+            let ReplicaNote { name, version, role } = note.clone();
+            let replicas = &mut step.state.replicas;
+            let known = replicas.get(&name);
+            let started_at = known.map_or(step.now, |known| known.started_at);
+            let flushed_at = known.map_or(step.now, |known| known.flushed_at);
+            let seen =
+                ReplicaSeen { name: name.clone(), version, role, started_at, seen_at: step.now, flushed_at };
+            replicas.insert(name, seen);
+            let age = |seen: &ReplicaSeen| step.now.duration_since(seen.seen_at).unsigned_abs();
+            replicas.retain(|_, seen| age(seen) <= REPLICA_FORGOTTEN_AFTER);
+            Ok(())
+        })
+    }
+
+    async fn replica_flushed(&self, name: &str, ago: Duration) -> Result<()> {
+        self.run("replica_flushed", |step| {
+            let until = step.now - ago;
+            if let Some(seen) = step.state.replicas.get_mut(name) {
+                seen.flushed_at = seen.flushed_at.max(until);
+            }
+            Ok(())
+        })
+    }
+
+    async fn replica_leave(&self, name: &str) -> Result<()> {
+        self.run("replica_leave", |step| {
+            step.state.replicas.remove(name);
+            Ok(())
+        })
+    }
+
+    async fn replicas(&self) -> Result<(Timestamp, Vec<ReplicaSeen>)> {
+        self.run("replicas", |step| {
+            let mut seen: Vec<_> = step.state.replicas.values().cloned().collect();
+            seen.sort_by_key(|seen| seen.started_at);
+            Ok((step.now, seen))
+        })
     }
 
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {

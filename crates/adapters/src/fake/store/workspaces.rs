@@ -15,8 +15,7 @@ use codehub_domain::{
 use super::Step;
 use crate::store::{
     Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading, Recovered,
-    Result, Saved, StoreError, belongs_to, creation_reason, first_status, is_active, recovery_reason,
-    shown_change, ttl_reason,
+    Result, Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change, ttl_reason, values,
 };
 
 impl Step<'_> {
@@ -25,37 +24,17 @@ impl Step<'_> {
         if new.desired == Desired::Deleted || self.state.workspaces.contains_key(&new.id) {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
         }
-        let now = self.now;
-        let workspace = Workspace {
-            id: new.id,
-            owner: new.owner,
-            home_store_key: Workspace::home_store_key_of(new.owner, new.id),
-            name: new.name,
-            description: new.description,
-            memo: new.memo,
-            image_ref: new.image_ref,
-            standby_ttl_seconds: new.standby_ttl_seconds,
-            archive_ttl_seconds: new.archive_ttl_seconds,
-            activity_mode: new.activity_mode,
-            desired: new.desired,
-            desired_changed_at: now,
-            deleted_at: None,
-            last_access_at: now,
-            held_until: None,
-            status: first_status(new.from_archive, now),
-            created_at: now,
-            updated_at: now,
-            revision: 1,
-        };
+        let from_archive = new.from_archive;
+        let workspace = values::created(new, self.now);
         if takes_a_place(workspace.status.phase, workspace.desired)
             && let Some(hit) = self.limit_hit(&workspace, limits)
         {
             return Ok(Created::LimitReached(hit));
         }
-        if new.from_archive.is_some_and(|key| self.state.claims.contains_key(&Item::Archive(key))) {
+        if from_archive.is_some_and(|key| self.state.claims.contains_key(&Item::Archive(key))) {
             return Ok(Created::ArchiveGone);
         }
-        self.append(workspace.id, &[wish(&workspace, actor, &creation_reason(new.from_archive))]);
+        self.append(workspace.id, &[values::created_entry(from_archive, actor)]);
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(workspace.id, workspace.clone());
@@ -103,19 +82,9 @@ impl Step<'_> {
 
     pub(super) fn edit(&mut self, id: WorkspaceId, edit: Edit) -> Option<Workspace> {
         let found = self.state.workspaces.get_mut(&id).filter(|found| found.deleted_at.is_none())?;
-        let mut after = found.clone();
-        let Edit { name, description, memo, standby_ttl_seconds, archive_ttl_seconds, activity_mode } = edit;
-        after.name = name.unwrap_or(after.name);
-        after.description = description.unwrap_or(after.description);
-        after.memo = memo.unwrap_or(after.memo);
-        after.standby_ttl_seconds = standby_ttl_seconds.unwrap_or(after.standby_ttl_seconds);
-        after.archive_ttl_seconds = archive_ttl_seconds.unwrap_or(after.archive_ttl_seconds);
-        after.activity_mode = activity_mode.unwrap_or(after.activity_mode);
-        if after != *found {
-            touch(&mut after, self.now);
-            *found = after.clone();
-            self.tell(Change::Updated { workspace: id, owner: after.owner });
-        }
+        let Some(after) = values::edited(found, edit, self.now) else { return Some(found.clone()) };
+        *found = after.clone();
+        self.tell(Change::Updated { workspace: id, owner: after.owner });
         Some(after)
     }
 
@@ -130,12 +99,11 @@ impl Step<'_> {
         let Some(mut workspace) = self.state.workspaces.get(&id).cloned() else {
             return Asked::NotFound;
         };
-        let now = self.now;
         match desired::ask(&workspace, wanted) {
             Answer::Refuse(refusal) => return Asked::Refused(refusal),
             Answer::Already => {
                 if wanted == Desired::Running {
-                    workspace.last_access_at = workspace.last_access_at.max(now);
+                    workspace.last_access_at = workspace.last_access_at.max(self.now);
                     self.state.workspaces.insert(id, workspace.clone());
                 }
                 return Asked::Already(Box::new(workspace));
@@ -148,13 +116,8 @@ impl Step<'_> {
             return Asked::LimitReached(hit);
         }
         let owner = workspace.owner;
-        match wanted {
-            Desired::Running => workspace.last_access_at = workspace.last_access_at.max(now),
-            Desired::Deleted => workspace.deleted_at = Some(now),
-            Desired::Standby | Desired::Archived => {}
-        }
-        want(&mut workspace, wanted, now);
-        self.append(id, &[wish(&workspace, actor, reason)]);
+        let workspace = values::granted(workspace, wanted, self.now);
+        self.append(id, &[values::granted_entry(&workspace, actor, reason)]);
         self.tell(match workspace.deleted_at {
             Some(_) => Change::Deleted { workspace: id, owner },
             None => Change::Updated { workspace: id, owner },
@@ -183,7 +146,7 @@ impl Step<'_> {
             return Recovered::Refused(RecoveryRefusal::BeingDeleted);
         }
         touch(&mut workspace, self.now);
-        self.append(id, &[wish(&workspace, actor, &recovery_reason(wanted))]);
+        self.append(id, &[values::granted_entry(&workspace, actor, &recovery_reason(wanted))]);
         self.tell(Change::Updated { workspace: id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(id, workspace.clone());
@@ -303,7 +266,8 @@ impl Step<'_> {
                 }
             };
             want(found, *to, now);
-            let (owner, line) = (found.owner, wish(found, Actor::Ttl, &ttl_reason(*to, seconds)));
+            let (owner, line) =
+                (found.owner, values::granted_entry(found, Actor::Ttl, &ttl_reason(*to, seconds)));
             self.append(*id, &[line]);
             self.tell(Change::Updated { workspace: *id, owner });
         }
@@ -353,18 +317,6 @@ fn want(workspace: &mut Workspace, desired: Desired, now: Timestamp) {
     workspace.desired = desired;
     workspace.desired_changed_at = now;
     touch(workspace, now);
-}
-
-/// A line of history about what somebody wants: the phase stays what it is.
-fn wish(workspace: &Workspace, actor: Actor, reason: &str) -> Transition {
-    let status = &workspace.status;
-    Transition {
-        from: status.phase,
-        to: status.phase,
-        operation: status.operation,
-        reason: reason.into(),
-        actor,
-    }
 }
 
 pub(super) fn page<T>(mut rest: impl Iterator<Item = T>, total: usize, limit: u32) -> Page<T> {

@@ -1,10 +1,11 @@
 //! Leadership, settings, the clock, and the collector's memory.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use codehub_domain::{ArchiveKey, Desired, Epoch, Generation, Truth, gc::Item};
 
-use super::{Harness, op_id, workspace_id};
+use super::{Harness, op_id, seconds_before, workspace_id};
+use crate::store::ReplicaNote;
 
 pub(crate) async fn epochs_grow_and_fence(harness: &Harness) {
     let store = &harness.store;
@@ -38,6 +39,50 @@ pub(crate) async fn settings_are_kept_and_the_first_one_wins(harness: &Harness) 
     assert_eq!(store.setting_get("secret").await.unwrap().as_ref(), Some(&kept[0]));
 }
 
+pub(crate) async fn replicas_are_seen_until_they_leave(harness: &Harness) {
+    let store = &harness.store;
+    let note = |name: &str| ReplicaNote { name: name.into(), version: "1".into(), role: "all".into() };
+    store.replica_note(&note("a")).await.unwrap();
+    harness.pass(60).await;
+    store.replica_note(&note("b")).await.unwrap();
+    let (now, seen) = store.replicas().await.unwrap();
+    assert_eq!(seen.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(!seen[0].is_there(now) && seen[1].is_there(now), "one was silent for a minute");
+    store.replica_note(&note("a")).await.unwrap();
+    let (now, seen) = store.replicas().await.unwrap();
+    assert!(seen[0].is_there(now) && seen[0].started_at < seen[1].started_at && seen[0].seen_at <= now);
+    harness.pass(25 * 3600).await;
+    store.replica_note(&note("c")).await.unwrap();
+    assert_eq!(store.replicas().await.unwrap().1.len(), 1, "forgotten after a day");
+    store.replica_leave("c").await.unwrap();
+    assert!(store.replicas().await.unwrap().1.is_empty());
+}
+
+pub(crate) async fn what_a_replica_has_told_only_grows(harness: &Harness) {
+    let store = &harness.store;
+    let flushed = |ago| store.replica_flushed("a", Duration::from_secs(ago));
+    let told = || async { store.replicas().await.unwrap().1[0].flushed_at };
+    flushed(0).await.unwrap();
+    assert!(store.replicas().await.unwrap().1.is_empty(), "whoever is not noted notes nothing");
+    let note = ReplicaNote { name: "a".into(), version: "1".into(), role: "all".into() };
+    store.replica_note(&note).await.unwrap();
+    assert_eq!(
+        told().await,
+        store.replicas().await.unwrap().1[0].started_at,
+        "it began with nothing to tell"
+    );
+    harness.pass(60).await;
+    flushed(10).await.unwrap();
+    let first = told().await;
+    assert!(first < seconds_before(store.now().await.unwrap(), 9));
+    flushed(20).await.unwrap();
+    assert_eq!(told().await, first, "an answer that came late");
+    flushed(0).await.unwrap();
+    assert!(told().await > first);
+    store.replica_note(&note).await.unwrap();
+    assert!(told().await > first, "a sign of life changes nothing about it");
+}
+
 pub(crate) async fn the_clock_answers(harness: &Harness) {
     let store = &harness.store;
     let before = store.now().await.unwrap();
@@ -54,7 +99,7 @@ pub(crate) async fn sightings_are_replaced_as_a_whole(harness: &Harness) {
     let (now, epoch) = (store.now().await.unwrap(), harness.leader().await);
     let archive = Item::Archive(ArchiveKey::of(workspace_id(), op_id()));
     let volume = Item::Volume { workspace: workspace_id(), generation: Generation(7) };
-    let first = BTreeMap::from([(archive, now), (volume, super::seconds_before(now, 60))]);
+    let first = BTreeMap::from([(archive, now), (volume, seconds_before(now, 60))]);
     assert!(store.gc_sightings_replace(epoch, &first).await.unwrap());
     assert_eq!(store.gc_sightings().await.unwrap(), first);
     let second = BTreeMap::from([(volume, now)]);

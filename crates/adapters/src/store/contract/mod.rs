@@ -43,7 +43,8 @@ macro_rules! contract_suite {
             collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,
                 a_claim_and_a_creation_have_one_winner]
             deployment: [epochs_grow_and_fence, settings_are_kept_and_the_first_one_wins, the_clock_answers,
-                sightings_are_replaced_as_a_whole]
+                sightings_are_replaced_as_a_whole, replicas_are_seen_until_they_leave,
+                what_a_replica_has_told_only_grows]
             due: [active_is_the_rule_of_the_domain, full_adds_what_runs_and_the_oldest]
             holds: [a_lease_counts_as_activity_until_it_ends, leases_are_listed_and_given_back,
                 a_workspace_may_have_its_own_mode]

@@ -6,8 +6,12 @@ use sqlx::PgConnection;
 use super::{PostgresStore, Result, row};
 use crate::store::LeaderSeen;
 
+pub(super) async fn take(store: &PostgresStore, holder: &str) -> Result<Epoch> {
+    take_on(&mut *store.connection().await?, holder).await
+}
+
 /// Waits for writes of the leader before: theirs or ours, never both.
-pub(super) async fn take(connection: &mut PgConnection, holder: &str) -> Result<Epoch> {
+pub(super) async fn take_on(connection: &mut PgConnection, holder: &str) -> Result<Epoch> {
     let epoch: i64 = sqlx::query_scalar(
         "WITH beat AS (UPDATE leader_heartbeat SET beat_at = codehub_now())
          UPDATE leader SET epoch = epoch + 1, holder = $1, taken_at = codehub_now() RETURNING epoch",

@@ -71,7 +71,7 @@ impl LeaseSeat {
         }
         self.suspect = None;
         // If this fails the connection is dropped, and with it the lock.
-        let epoch = in_time(TAKE, leader::take(&mut connection, &self.holder)).await?;
+        let epoch = in_time(TAKE, leader::take_on(&mut connection, &self.holder)).await?;
         Ok(Some(Lease { connection, epoch }))
     }
 

@@ -41,7 +41,8 @@ use std::{str::FromStr, time::Duration};
 
 use codehub_domain::Timestamp;
 use sqlx::{
-    ConnectOptions, PgConnection, PgPool,
+    ConnectOptions, PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::{sync::broadcast, task::AbortHandle};
@@ -149,6 +150,11 @@ impl PostgresStore {
     pub async fn close(&self) {
         self.listener.abort();
         self.pool.close().await;
+    }
+
+    /// For one statement.
+    async fn connection(&self) -> Result<PoolConnection<Postgres>> {
+        Ok(self.pool.acquire().await?)
     }
 
     async fn clock(&self) -> Result<Timestamp> {

@@ -2,7 +2,6 @@
 //! transaction, so that the TTL's one statement sees it.
 
 use codehub_domain::{HoldId, Workspace, WorkspaceId, activity::Hold};
-use sqlx::SqliteConnection;
 
 use super::{
     Result, SqliteStore,
@@ -80,18 +79,16 @@ async fn changed(mut write: Write, id: WorkspaceId) -> Result<Option<Workspace>>
     Ok(Some(workspace))
 }
 
-pub(super) async fn running(
-    connection: &mut SqliteConnection,
-    id: WorkspaceId,
-    now: i64,
-) -> Result<Vec<Hold>> {
+/// By the clock, those that have not ended.
+pub(super) async fn running(store: &SqliteStore, id: WorkspaceId) -> Result<Vec<Hold>> {
+    let now = micros(store.clock().await?);
     let rows = sqlx::query(
         "SELECT id, user_id, reason, created_at, until FROM workspace_holds
          WHERE workspace_id = ?1 AND until > ?2 ORDER BY until DESC, id",
     )
     .bind(id.to_string())
     .bind(now)
-    .fetch_all(connection)
+    .fetch_all(&store.readers)
     .await?;
     rows.iter().map(row::hold).collect()
 }

@@ -43,7 +43,8 @@ use std::{
 
 use codehub_domain::Timestamp;
 use sqlx::{
-    ConnectOptions, Connection, SqlitePool,
+    ConnectOptions, Connection, Sqlite, SqlitePool,
+    pool::PoolConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::broadcast;
@@ -112,6 +113,11 @@ impl SqliteStore {
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
+    }
+
+    /// For one statement that only reads.
+    async fn connection(&self) -> Result<PoolConnection<Sqlite>> {
+        Ok(self.readers.acquire().await?)
     }
 
     async fn clock(&self) -> Result<Timestamp> {

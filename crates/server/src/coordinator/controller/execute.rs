@@ -70,6 +70,10 @@ impl Executor {
         };
         let Ok(place) = places.acquire().await else { return fenced() };
         working.send_replace(Some(Instant::now()));
+        // It may have waited, or slept, since the decision was saved.
+        if let Err(failed) = self.still_leads().await {
+            return failed;
+        }
         let done = match action {
             Action::CreateVolume { generation } => self.create_volume(workspace, *generation).await,
             Action::PutEmptyArchive { key } => self.put_empty(*key).await,
@@ -96,6 +100,14 @@ impl Executor {
             }
         };
         done.unwrap_or_else(|failed| failed)
+    }
+
+    async fn still_leads(&self) -> Result<(), Failed> {
+        match self.context.backends.store.epoch_is_current(self.epoch).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(fenced()),
+            Err(error) => Err(Outcome::Failed(Failure::new(ErrorReason::Unreachable, error.to_string()))),
+        }
     }
 
     async fn create_volume(&self, workspace: &Workspace, generation: Generation) -> Result<Outcome, Failed> {
@@ -192,13 +204,7 @@ impl Executor {
             if backends.instances.status(workspace.id).await.map_err(failed)?.is_some() {
                 return Err(action_failed("an instance uses the volume that was to be deleted".into()));
             }
-            match backends.store.epoch_is_current(self.epoch).await {
-                Ok(true) => {}
-                Ok(false) => return Err(fenced()),
-                Err(error) => {
-                    return Err(Outcome::Failed(Failure::new(ErrorReason::Unreachable, error.to_string())));
-                }
-            }
+            self.still_leads().await?;
             backends.volumes.delete(&workspace.volume(generation)).await.map_err(failed)?;
         }
         Ok(Outcome::Done)

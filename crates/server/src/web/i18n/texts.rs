@@ -211,6 +211,11 @@ texts! {
     address: "Address", "주소";
     coordinator: "Coordinator", "코디네이터";
     leads: "leads", "리더";
+    leads_since: "Leads since", "리더가 된 시각";
+    replicas: "Servers", "서버";
+    started: "Started", "시작";
+    last_seen: "Last heard of", "마지막 확인";
+    this_one: "this one", "현재 서버";
     epoch: "epoch", "에포크";
     does_not_lead: "does not lead", "리더 아님";
     gc: "Clean-up", "정리 작업";

@@ -6,10 +6,11 @@ use ::http::{
         CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     },
 };
+use codehub_adapters::store::ReplicaNote;
 use codehub_domain::{Desired, Operation, Phase, user::Role};
 
 use super::{OURS, TestApp};
-use crate::{auth::first_run, web::assets};
+use crate::{api, auth::first_run, web::assets};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -211,6 +212,24 @@ async fn what_is_not_ones_own_is_not_shown() {
     }
     let start = format!("/workspaces/{id}/start");
     assert_eq!(app.post(&start, &admins, "").await.status, StatusCode::FORBIDDEN, "starting is the owner's");
+}
+
+/// Administrators see who serves and who leads.
+#[tokio::test]
+async fn the_servers_are_listed() {
+    let app = TestApp::new().await;
+    let (_, admins) = app.person("root", Role::Admin).await;
+    let note = |name: &str| ReplicaNote { name: name.into(), version: "9.8.7".into(), role: "api".into() };
+    for name in [api::replica_name().as_str(), "elsewhere:7"] {
+        app.app.store().replica_note(&note(name)).await.unwrap();
+    }
+    app.app.store().epoch_take("elsewhere:7").await.unwrap();
+    let page = app.get("/system", &admins).await.body;
+    assert_eq!(page.matches("data-testid=\"replica\"").count(), 2, "{page}");
+    let (_, row) = page.split_once("data-name=\"elsewhere:7\"").unwrap();
+    let (row, _) = row.split_once("</tr>").unwrap();
+    assert!(row.contains("9.8.7") && row.contains("api") && row.contains("class=\"yes\""), "{row}");
+    assert_eq!(page.matches("this one").count(), 1);
 }
 
 #[tokio::test]

@@ -38,7 +38,8 @@ const TIMES: &[&str] = &[
     "UPDATE workspace_events SET at = at - $1",
     "UPDATE gc_claims SET claimed_at = claimed_at - $1",
     "UPDATE gc_sightings SET first_seen = first_seen - $1",
-    "UPDATE replicas SET seen_at = seen_at - $1, started_at = started_at - $1",
+    "UPDATE replicas SET seen_at = seen_at - $1, started_at = started_at - $1,
+         flushed_at = flushed_at - $1",
     "UPDATE leader_heartbeat SET beat_at = beat_at - $1",
 ];
 

@@ -1,11 +1,11 @@
 //! The server: what is said when something is wrong with it, and what survives its absence.
 
 use codehub_domain::{Desired, event::Actor, limits::Limits, user::Role};
-use sqlx::{Connection, PgConnection};
+use sqlx::postgres::PgListener;
 
 use super::{Database, PostgresStore};
 use crate::store::{
-    Change, Created, Edit, Store, StoreError, UserChange,
+    Asked, Change, Created, Edit, Store, StoreError, UserChange,
     contract::{new_workspace, user_id},
 };
 
@@ -72,24 +72,41 @@ async fn a_newer_schema_is_refused_by_name() {
     assert_eq!(PostgresStore::migrate_status(&database.url()).await.unwrap().unknown, [9999]);
 }
 
-/// A payload of a NOTIFY ends at 8,000 bytes; ours are ids.
+/// A payload of a NOTIFY ends at 8,000 bytes; ours are ids. And only what somebody waits for is told,
+/// because a NOTIFY costs every commit that has one.
 #[tokio::test]
-async fn a_large_memo_is_told_like_any_other() {
+async fn ids_are_told_and_only_of_what_somebody_waits_for() {
     let Some(database) = Database::create().await else { return };
     let store = database.open().await;
+    let epoch = store.epoch_take("test").await.unwrap();
     let made = with_workspace(&store, Desired::Standby).await;
-    let mut longest = PgConnection::connect(&database.url()).await.unwrap();
-    let mut changes = store.changes();
+    let mut listener = PgListener::connect(&database.url()).await.unwrap();
+    listener.listen_all(["ws_sse", "ws_wake", "ws_deleted"]).await.unwrap();
+
+    // When it was used and when it was looked at is written all the time, and told to nobody.
+    let later = store.now().await.unwrap();
+    assert!(store.access_sync(epoch, &[(made.id, later)]).await.unwrap());
+    assert!(store.workspaces_observed(epoch, &[made.id]).await.unwrap());
     let edit = Edit { memo: Some("m".repeat(64 * 1024)), ..Edit::default() };
     assert_eq!(store.workspace_edit(made.id, edit).await.unwrap().unwrap().memo.len(), 64 * 1024);
-    let updated = Change::Updated { workspace: made.id, owner: made.owner };
-    // The creation's may still be on its way.
-    while changes.recv().await.unwrap() != updated {}
-    let ids: i32 = sqlx::query_scalar("SELECT max(length(id || ' ' || owner_user_id)) FROM workspaces")
-        .fetch_one(&mut longest)
-        .await
-        .unwrap();
-    assert!(ids <= 200);
+    let wish = store.workspace_ask(made.id, Desired::Running, Limits::NONE, Actor::Operator, "start");
+    assert!(matches!(wish.await.unwrap(), Asked::Changed(_)));
+    let wish = store.workspace_ask(made.id, Desired::Deleted, Limits::NONE, Actor::Operator, "delete");
+    assert!(matches!(wish.await.unwrap(), Asked::Changed(_)));
+
+    let ids = format!("{} {}", made.id, made.owner);
+    for (channel, payload) in [
+        ("ws_sse", ids.as_str()),
+        ("ws_sse", ids.as_str()),
+        ("ws_wake", ""),
+        ("ws_deleted", ids.as_str()),
+        ("ws_wake", ""),
+    ] {
+        let heard = tokio::time::timeout(std::time::Duration::from_secs(5), listener.recv()).await;
+        let heard = heard.expect("told").unwrap();
+        assert_eq!((heard.channel(), heard.payload()), (channel, payload));
+        assert!(heard.payload().len() <= 200);
+    }
 }
 
 /// Another process changed something while we could not hear it: after the reconnect, everybody is told

@@ -27,6 +27,8 @@ const TIMES: &[&str] = &[
     "UPDATE workspace_holds SET created_at = created_at - ?1, until = until - ?1",
     "UPDATE workspace_events SET at = at - ?1",
     "UPDATE gc_sightings SET first_seen = first_seen - ?1",
+    "UPDATE replicas SET seen_at = seen_at - ?1, started_at = started_at - ?1,
+         flushed_at = flushed_at - ?1",
 ];
 
 impl SqliteStore {
