@@ -19,12 +19,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
+use super::crew::lock;
 use super::error::{ArchiveError, Result, caught, panicked};
 use super::hash::Hashed;
 use super::manifest::{Index, MAGIC, Piece, Span};
@@ -180,7 +181,7 @@ pub(super) fn compress<W: Write, T: Send>(
 fn work(level: i32, waiting: &Mutex<Receiver<Numbered>>, done: &Sender<Result<Numbered>>) {
     let mut compressor = None;
     loop {
-        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = lock(waiting).recv();
         let Ok((number, mut slot)) = next else { return };
         // Whoever waits for this frame must hear of it, whatever happens.
         let outcome = caught("cannot compress", || {
@@ -303,7 +304,7 @@ mod tests {
             });
             for outcome in [compressing, producing] {
                 let error = outcome.map(|_| ()).unwrap_err();
-                assert!(error.to_string().contains("panicked"), "{error}");
+                assert!(error.is_panic(), "{error}");
             }
         }
     }

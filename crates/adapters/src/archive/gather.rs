@@ -13,8 +13,8 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, Stat, fadvise, fstat, openat, readlinkat, statat};
@@ -22,6 +22,7 @@ use rustix::io::{Errno, pread};
 use tokio_util::sync::CancellationToken;
 
 use super::attrs;
+use super::crew::lock;
 use super::error::{ArchiveError, Result, caught, panicked};
 use super::header::{self, Header, Kind, Mtime, Xattr};
 use super::manifest::{ArchivedFile, FileKind};
@@ -45,7 +46,6 @@ const BATCH_BYTES: usize = 1024 * 1024;
 const FETCH: u64 = 2 * 1024 * 1024;
 
 /// Some consecutive steps of the walk, read.
-#[derive(Default)]
 pub(super) struct Batch {
     /// What goes into the stream, one entry after the other.
     pub(super) bytes: Vec<u8>,
@@ -79,11 +79,11 @@ pub(super) struct Rest {
 pub(super) fn gather(
     root: &Path,
     cancel: &CancellationToken,
-    take: &mut dyn FnMut(Batch) -> Result<()>,
+    take: &mut dyn FnMut(&mut Batch) -> Result<()>,
 ) -> Result<()> {
-    let (order, batches) = sync_channel(AHEAD);
+    let (order, batches) = sync_channel::<Receiver<Result<Batch>>>(AHEAD);
     let (tasks, waiting) = channel();
-    let waiting = Mutex::new(waiting);
+    let (waiting, used) = (Mutex::new(waiting), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         let walker = scope.spawn(move || {
             let mut cutter = Cutter { steps: Vec::new(), order, tasks };
@@ -91,13 +91,16 @@ pub(super) fn gather(
             cutter.hand_over()
         });
         for _ in 0..THREADS {
-            scope.spawn(|| work(&waiting));
+            scope.spawn(|| work(&waiting, &used));
         }
         let lost = || panicked("cannot read the home");
         // Ending this early ends the walk, and that ends the threads.
-        let taken = batches
-            .into_iter()
-            .try_for_each(|batch: Receiver<Result<Batch>>| take(batch.recv().map_err(|_| lost())??));
+        let taken: Result<()> = batches.into_iter().try_for_each(|batch| {
+            let mut batch = batch.recv().map_err(|_| lost())??;
+            take(&mut batch)?;
+            lock(&used).push(batch.bytes);
+            Ok(())
+        });
         let walked = walker.join().unwrap_or_else(|_| Err(lost()));
         taken?;
         walked
@@ -132,12 +135,15 @@ impl Cutter {
     }
 }
 
-fn work(waiting: &Mutex<Receiver<Task>>) {
+/// Fills batches, in buffers that were used before where there are any.
+fn work(waiting: &Mutex<Receiver<Task>>, used: &Mutex<Vec<Vec<u8>>>) {
     loop {
-        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = lock(waiting).recv();
         let Ok(Task { steps, done }) = next else { return };
         let read = caught("cannot read the home", || {
-            let mut batch = Batch::default();
+            let mut bytes = lock(used).pop().unwrap_or_default();
+            bytes.clear();
+            let mut batch = Batch { bytes, items: Vec::with_capacity(steps.len()) };
             steps.into_iter().try_for_each(|step| batch.add(step))?;
             Ok(batch)
         });

@@ -154,10 +154,9 @@ impl<'a> Packer<'a> {
         }
     }
 
-    fn add(&mut self, batch: Batch) -> Result<()> {
-        let Batch { bytes, items } = batch;
-        let mut bytes = &bytes[..];
-        for item in items {
+    fn add(&mut self, batch: &mut Batch) -> Result<()> {
+        let mut bytes = &batch.bytes[..];
+        for item in batch.items.drain(..) {
             match item {
                 Item::Skipped => self.skipped += 1,
                 Item::Left(left) => left.check()?,

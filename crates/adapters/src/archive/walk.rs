@@ -81,9 +81,8 @@ pub(super) fn walk(
             return Err(ArchiveError::Cancelled);
         }
         path.truncate(frame.path_len);
-        let dir = match &frame.dir {
-            Some(dir) => dir,
-            None => return Err(ArchiveError::changed(&path, "directory handle lost")),
+        let Some(dir) = &frame.dir else {
+            return Err(ArchiveError::changed(&path, "directory handle lost"));
         };
         let Some((name, kind)) = frame.names.pop() else {
             leave(&mut stack, &path, visit)?;
