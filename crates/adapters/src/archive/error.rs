@@ -58,6 +58,11 @@ impl ArchiveError {
         matches!(self, Self::Corrupted { .. } | Self::Refused { .. })
     }
 
+    /// Whether this is a mistake of our own; see [`panicked`].
+    pub(super) fn is_panic(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.to_string() == PANICKED)
+    }
+
     pub(super) fn corrupted(message: impl Into<String>) -> Self {
         Self::Corrupted { message: message.into() }
     }
@@ -134,8 +139,10 @@ pub(super) fn caught<T>(context: &str, work: impl FnOnce() -> Result<T>) -> Resu
 
 /// Of a thread that ended by a panic; where and why is in the log.
 pub(super) fn panicked(context: &str) -> ArchiveError {
-    ArchiveError::local(context, io::Error::other("a thread panicked"))
+    ArchiveError::local(context, io::Error::other(PANICKED))
 }
+
+const PANICKED: &str = "a thread panicked";
 
 fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -233,11 +233,16 @@ pub fn fuzz_reader(tar: &[u8]) {
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     if let (Ok(()), Ok(stored)) = (ready, zstd::encode_all(tar, 1)) {
         let limits = Limits { uncompressed: 16 << 20, entries: 1_000 };
-        let _ = unpack(&stored[..], &target, limits, &progress, &cancel);
+        let restore = |stored: &[u8]| {
+            if let Err(error) = unpack(stored, &target, limits, &progress, &cancel) {
+                assert!(!error.is_panic(), "{error}");
+            }
+        };
+        restore(&stored);
         // The stored bytes as they are, too.
         let _ = std::fs::remove_dir_all(&target);
         let _ = std::fs::create_dir(&target);
-        let _ = unpack(tar, &target, limits, &progress, &cancel);
+        restore(tar);
         let beside = std::fs::read_dir(&scratch).map_or(0, Iterator::count);
         let alive = std::fs::read(&canary).is_ok_and(|bytes| bytes == b"alive");
         assert!(alive && beside <= 2, "the archive got out of its target");
