@@ -63,17 +63,22 @@ fn slow_home() -> TempDir {
     home
 }
 
+/// About how long it takes, in milliseconds: into a directory, or a bucket.
+const DIRECTORY_TAKES: u64 = 640;
+const BUCKET_TAKES: u64 = 3_000;
+
 /// Lets it run for a moment that is another one each round, from the first to
 /// about when it is done, in no order; whether it was killed before it ended.
-async fn killed_in_round(mut child: Child, round: u64) -> bool {
-    tokio::time::sleep(Duration::from_millis(10 + (round * 173) % 640)).await;
+async fn killed_in_round(mut child: Child, round: u64, takes: u64) -> bool {
+    tokio::time::sleep(Duration::from_millis(10 + (round * 7_919) % takes)).await;
     child.kill().unwrap();
     !child.wait().unwrap().success()
 }
 
 /// Whenever it is killed, what looks finished is, and the next try gets there.
 async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, round: u64) -> bool {
-    let killed = killed_in_round(elsewhere("put", home, place), round).await;
+    let takes = if archives.local.is_some() { DIRECTORY_TAKES } else { BUCKET_TAKES };
+    let killed = killed_in_round(elsewhere("put", home, place), round, takes).await;
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     let there = archives.head(KEY).await.unwrap();
     assert!(killed || there.is_some(), "said to be stored");
@@ -130,7 +135,7 @@ async fn a_restore_killed_at_any_moment_is_begun_anew() {
     let mut interrupted = 0;
     for round in 0..14 {
         let target = tempdir();
-        if killed_in_round(elsewhere("fetch", target.path(), place.path()), round).await {
+        if killed_in_round(elsewhere("fetch", target.path(), place.path()), round, DIRECTORY_TAKES).await {
             if std::fs::read_dir(target.path()).unwrap().count() > 0 {
                 interrupted += 1;
                 let again = archives.fetch(KEY, target.path(), &progress, &cancel).await;
