@@ -119,3 +119,33 @@ async fn archived_and_restored_bit_for_bit() {
         }
     }
 }
+
+/// The hardest compression makes a small home take long enough to be watched.
+#[tokio::test(flavor = "multi_thread")]
+async fn archiving_says_how_far_it_is_how_fast_and_how_long_still() {
+    let server = Setup::new().env("ARCHIVE_LEVEL", "19").start().await;
+    let id = server.create(json!({ "name": "slow", "desired_state": "STANDBY" })).await;
+    let text: Vec<u8> = (0_u32..4_000_000)
+        .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 8).to_string().into_bytes())
+        .collect();
+    fs::write(server.home(&id).join("text"), &text).unwrap();
+    let (status, body) = server.post(&format!("/workspaces/{id}/archive"), json!({})).await;
+    assert_eq!(status, 202, "{body}");
+    let watched = server
+        .until(&id, "progress with a rate", |workspace| {
+            let progress = &workspace["progress"];
+            progress["rate"].as_u64() > Some(0) || workspace["status"] == "ARCHIVED"
+        })
+        .await;
+    let progress = &watched["progress"];
+    assert_eq!(progress["unit"], "bytes", "{watched}");
+    let number = |key: &str| progress[key].as_u64().unwrap_or_else(|| panic!("{key}: {progress}"));
+    assert!((1..=number("total")).contains(&number("done")), "{progress}");
+    assert!(number("total") >= text.len() as u64, "{progress}");
+    assert_eq!(
+        number("remaining_seconds"),
+        (number("total") - number("done")).div_ceil(number("rate")),
+        "{progress}"
+    );
+    server.until_phase(&id, "ARCHIVED").await;
+}

@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{Mode, OFlags, SeekFrom, ftruncate, openat, seek, symlinkat};
 
 use super::attrs::Attrs;
-use super::error::{ArchiveError, Result};
+use super::error::{ArchiveError, Result, caught};
 use super::sparse::Segment;
 
 /// Larger files are written by the reader itself, straight from the stream.
@@ -187,11 +187,11 @@ impl Crew {
         if state.failure.is_some() { Err(Failed) } else { Ok(()) }
     }
 
-    /// Lets the threads end. What is not begun is dropped: after an error
-    /// nobody wants it, and without one there is nothing left.
-    pub(super) fn close(&self) {
-        lock(&self.state).closed = true;
-        self.work.notify_all();
+    /// Lets the threads end when what it returns is dropped, be it by a panic.
+    /// What is not begun then is dropped too: after an error nobody wants it,
+    /// and without one there is nothing left.
+    pub(super) fn closing(&self) -> Closing<'_> {
+        Closing(self)
     }
 
     /// The first thing that went wrong here, and at which entry.
@@ -214,15 +214,11 @@ impl Crew {
                     }
                 }
             };
-            let mut failure = None;
-            for (dir, job) in batch {
-                let number = job.number;
-                let made = job.make(&dir, self.as_root, self.own).and_then(|()| dir.release(self.as_root));
-                if let Err(error) = made {
-                    failure = Some((number, error));
-                    break;
-                }
-            }
+            let failure = batch.into_iter().find_map(|(dir, job)| {
+                let make = || job.make(&dir, self.as_root, self.own).and_then(|()| dir.release(self.as_root));
+                // Whoever waits for this batch must hear of it, whatever happens.
+                caught("cannot restore", make).err().map(|error| (job.number, error))
+            });
             let mut state = lock(&self.state);
             state.unfinished -= 1;
             if let Some(failure) = failure {
@@ -238,6 +234,16 @@ impl Crew {
     /// Whether a new file in `dir` would have to be given to somebody.
     pub(super) fn gives_away(&self, dir: &Dir, attrs: &Attrs) -> bool {
         gives_away(dir, attrs, self.as_root, self.own)
+    }
+}
+
+/// See [`Crew::closing`].
+pub(super) struct Closing<'a>(&'a Crew);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).closed = true;
+        self.0.work.notify_all();
     }
 }
 
@@ -313,6 +319,43 @@ pub(super) fn fill(
 }
 
 /// A panic elsewhere leaves nothing half-changed here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_and_nobody_waits_for_ever() {
+        let scratch = tempfile::tempdir().unwrap();
+        let fd = rustix::fs::open(scratch.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let (crew, dir) = (Crew::new(), Dir::new(fd, 0));
+        let job = |number: u64| Job {
+            number,
+            path: b"name".to_vec(),
+            name: CString::new(format!("name-{number}")).unwrap(),
+            attrs: Attrs::default(),
+            what: What::Symlink(b"target".to_vec()),
+        };
+        std::thread::scope(|scope| {
+            let _closing = crew.closing();
+            for _ in 0..2 {
+                scope.spawn(|| crew.work());
+            }
+            crew.submit(&dir, job(7)).unwrap();
+            // One user too few: whoever releases it panics.
+            lock(&dir.state).users = 0;
+            assert!(crew.settle().is_err());
+            let (number, error) = crew.failure().unwrap();
+            assert_eq!(number, 7);
+            assert!(error.is_panic(), "{error}");
+            // The others still work.
+            lock(&dir.state).users = 1;
+            crew.submit(&dir, job(8)).unwrap();
+            crew.settle().unwrap();
+        });
+        assert!(scratch.path().join("name-8").is_symlink());
+    }
 }

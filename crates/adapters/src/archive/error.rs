@@ -58,6 +58,11 @@ impl ArchiveError {
         matches!(self, Self::Corrupted { .. } | Self::Refused { .. })
     }
 
+    /// Whether this is a mistake of our own; see [`panicked`].
+    pub(super) fn is_panic(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.to_string() == PANICKED)
+    }
+
     pub(super) fn corrupted(message: impl Into<String>) -> Self {
         Self::Corrupted { message: message.into() }
     }
@@ -123,6 +128,21 @@ impl ArchiveError {
         }
     }
 }
+
+/// Runs `work`; a panic in it is an error like any other, so that whoever waits
+/// for its outcome on another thread gets one.
+pub(super) fn caught<T>(context: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Nothing that `work` may have left half-changed is used after an error.
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    outcome.unwrap_or_else(|_| Err(panicked(context)))
+}
+
+/// Of a thread that ended by a panic; where and why is in the log.
+pub(super) fn panicked(context: &str) -> ArchiveError {
+    ArchiveError::local(context, io::Error::other(PANICKED))
+}
+
+const PANICKED: &str = "a thread panicked";
 
 fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

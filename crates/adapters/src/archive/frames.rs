@@ -19,13 +19,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
-use super::error::{ArchiveError, Result};
+use super::crew::lock;
+use super::error::{ArchiveError, Result, caught, panicked};
 use super::hash::Hashed;
 use super::manifest::{Index, MAGIC, Piece, Span};
 
@@ -157,7 +158,7 @@ pub(super) fn compress<W: Write, T: Send>(
             let mut frames = Frames { slot: None, number: 0, free, tasks };
             let produced = produce(&mut frames)?;
             frames.flush().map_err(writing)?;
-            Ok(produced)
+            Ok((produced, frames.number))
         });
         for _ in 0..workers {
             let (done, waiting) = (done.clone(), &waiting);
@@ -167,11 +168,11 @@ pub(super) fn compress<W: Write, T: Send>(
         let written = write_in_order(&mut hashed, &results, &give_back);
         // Nobody takes results or gives slots back any more: whoever still works finds out.
         drop((results, give_back));
-        let produced = joined(producer.join());
+        let produced = producer.join().unwrap_or_else(|_| Err(panicked("cannot read the home")));
         // A producer without a sink fails too; the sink's reason is why.
         let index = written?;
-        let produced = produced?;
-        index.write(&mut hashed)?;
+        let (produced, handed_over) = produced?;
+        index.write(&mut hashed, handed_over)?;
         hashed.flush().map_err(writing)?;
         Ok((produced, hashed))
     })
@@ -180,10 +181,13 @@ pub(super) fn compress<W: Write, T: Send>(
 fn work(level: i32, waiting: &Mutex<Receiver<Numbered>>, done: &Sender<Result<Numbered>>) {
     let mut compressor = None;
     loop {
-        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = lock(waiting).recv();
         let Ok((number, mut slot)) = next else { return };
-        let outcome =
-            squeeze(level, &mut compressor, &mut slot).map(|()| (number, slot)).map_err(compressing);
+        // Whoever waits for this frame must hear of it, whatever happens.
+        let outcome = caught("cannot compress", || {
+            squeeze(level, &mut compressor, &mut slot).map_err(compressing)?;
+            Ok((number, slot))
+        });
         if done.send(outcome).is_err() {
             return;
         }
@@ -234,18 +238,25 @@ fn write_in_order<W: Write>(
             let _ = give_back.send(slot);
         }
     }
-    Ok(Unwritten(index))
+    Ok(Unwritten { index, written: next })
 }
 
 /// The index, once everything before it is in place.
-struct Unwritten(Index);
+struct Unwritten {
+    index: Index,
+    /// Frames and pieces before it.
+    written: u64,
+}
 
 impl Unwritten {
-    fn write<W: Write>(self, sink: &mut Hashed<W>) -> Result<()> {
+    fn write<W: Write>(self, sink: &mut Hashed<W>, handed_over: u64) -> Result<()> {
+        if self.written != handed_over {
+            return Err(writing(io::Error::other("a frame got lost")));
+        }
         let at = sink.size();
         let mut compressor = Compressor::new(3).map_err(compressing)?;
         compressor.set_parameter(CParameter::ChecksumFlag(true)).map_err(compressing)?;
-        let mut payload = compressor.compress(&self.0.encode()).map_err(compressing)?;
+        let mut payload = compressor.compress(&self.index.encode()).map_err(compressing)?;
         payload.extend_from_slice(&Index::trailer(at));
         write_skippable(sink, &payload)
     }
@@ -261,14 +272,40 @@ fn length(bytes: &[u8]) -> Result<u32> {
     u32::try_from(bytes.len()).map_err(|_| writing(io::Error::other("a piece is too large")))
 }
 
-fn joined<T>(outcome: std::thread::Result<Result<T>>) -> Result<T> {
-    outcome.unwrap_or_else(|_| Err(ArchiveError::local("cannot read the home", io::Error::other("panicked"))))
-}
-
 fn compressing(error: io::Error) -> ArchiveError {
     ArchiveError::local("cannot compress", error)
 }
 
 pub(super) fn writing(error: io::Error) -> ArchiveError {
     ArchiveError::local("cannot write the archive", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_on_any_thread_is_an_error_and_nobody_waits_for_ever() {
+        for workers in [1, 3] {
+            let options = PackOptions { workers, ..PackOptions::default() };
+            // More than there is: the compressor panics, while the producer has much more to say.
+            let compressing = compress(io::sink(), options, |frames| {
+                frames.room().map_err(writing)?;
+                frames.filled(FRAME + 1);
+                frames.flush().map_err(writing)?;
+                for _ in 0..50 {
+                    frames.write_all(&vec![0; FRAME]).map_err(writing)?;
+                }
+                Ok(())
+            });
+            let producing = compress(io::sink(), options, |frames| -> Result<()> {
+                frames.write_all(&vec![0; 3 * FRAME]).map_err(writing)?;
+                panic!("on purpose")
+            });
+            for outcome in [compressing, producing] {
+                let error = outcome.map(|_| ()).unwrap_err();
+                assert!(error.is_panic(), "{error}");
+            }
+        }
+    }
 }

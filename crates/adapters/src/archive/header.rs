@@ -47,6 +47,7 @@ pub(super) struct Header<'a> {
     pub(super) xattrs: &'a [Xattr],
 }
 
+#[derive(Clone, Copy)]
 pub(super) enum Kind<'a> {
     Directory,
     File { size: u64 },

@@ -13,7 +13,6 @@
 use std::cmp::Ordering;
 
 use super::error::{ArchiveError, Result};
-use super::header::Mtime;
 
 /// Raw bytes after which a piece ends.
 const PIECE: usize = 256 * 1024;
@@ -140,13 +139,6 @@ pub(super) fn read_piece(
         }
     }
     Ok(())
-}
-
-impl ArchivedFile {
-    pub(super) fn with_mtime(mut self, mtime: Mtime) -> Self {
-        (self.mtime_seconds, self.mtime_nanoseconds) = (mtime.seconds, mtime.nanoseconds);
-        self
-    }
 }
 
 /// Where everything is.

@@ -7,7 +7,7 @@
 //! [`ArchiveMeta`], [`Progress`] and [`ArchiveError`].
 //!
 //! ```text
-//! walk → header → pack ─→ zstd, sha256 ─→ parts ─→ store      (pack.rs, object.rs)
+//! walk → gather → pack ─→ zstd, sha256 ─→ parts ─→ store      (pack.rs, object.rs)
 //! store ─→ ranges ─→ sha256, zstd ─→ entries → beneath        (source.rs, unpack.rs)
 //! ```
 //!
@@ -20,6 +20,7 @@ mod browse;
 mod crew;
 mod error;
 mod frames;
+mod gather;
 mod hash;
 mod header;
 mod local;

@@ -5,27 +5,28 @@
 //!   as it stood: a file that grows, shrinks, changes or vanishes on the way
 //!   and anything that cannot be read is an error.
 //! - The same home gives the same bytes, whatever the machine.
-//! - Memory is bounded by the compressor's slots, one directory's names per
-//!   level and the names of files with several hard links.
+//! - Memory is bounded by the compressor's slots, what is read ahead, one
+//!   directory's names per level and the names of files with several hard
+//!   links.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::fs::{AtFlags, FileType, statat};
 use tokio_util::sync::CancellationToken;
 
-use super::attrs;
 use super::error::{ArchiveError, Result};
 use super::frames::{Frames, PackOptions, compress, writing};
+use super::gather::{Batch, Entry, Item, check_unchanged, encode, gather, size_of};
 use super::hash::Hashed;
-use super::header::{self, Header, Kind, Xattr};
+use super::header::{self, Kind};
 use super::manifest::{ArchivedFile, FileKind, Manifest};
 use super::progress::Progress;
-use super::sparse::{self, Segment};
-use super::walk::{Found, Handle, unchanged, walk};
+use super::sparse::Segment;
+use super::walk::{Step, walk};
 
 /// What went into a finished stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub fn pack(
 ) -> Result<PackSummary> {
     let (packed, stored) = compress(sink, options, |frames| {
         let mut packer = Packer::new(frames, progress, cancel);
-        walk(root, cancel, &mut |found| packer.add(&found))?;
+        gather(root, cancel, &mut |batch| packer.add(batch))?;
         packer.finish()
     })?;
     progress.finish();
@@ -74,12 +75,18 @@ pub(super) fn estimate(root: &Path, max_entries: u64, cancel: &CancellationToken
     const PER_ENTRY: u64 = 3 * header::BLOCK as u64;
     let stop = CancellationToken::new();
     let (mut bytes, mut entries) = (0, 0);
-    let outcome = walk(root, &stop, &mut |found| {
-        let stored = u64::try_from(found.stat.st_blocks).unwrap_or(0) * 512;
-        bytes += PER_ENTRY;
-        if FileType::from_raw_mode(found.stat.st_mode) == FileType::RegularFile {
-            bytes += stored.min(size_of(found.stat));
+    let outcome = walk(root, &stop, &mut |step| {
+        match step {
+            Step::Leave(_) => return Ok(()),
+            Step::Item { path, dir, name, kind: FileType::RegularFile } => {
+                let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+                let stat = stat.map_err(|e| ArchiveError::reading(&path, e))?;
+                let stored = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+                bytes += stored.min(size_of(&stat));
+            }
+            Step::Enter { .. } | Step::Item { .. } => {}
         }
+        bytes += PER_ENTRY;
         entries += 1;
         if entries >= max_entries || cancel.is_cancelled() {
             stop.cancel();
@@ -126,7 +133,6 @@ struct Packer<'a> {
     uncompressed: u64,
     entries: u64,
     skipped: u64,
-    head: Vec<u8>,
 }
 
 struct Linked {
@@ -145,50 +151,39 @@ impl<'a> Packer<'a> {
             uncompressed: 0,
             entries: 0,
             skipped: 0,
-            head: Vec::new(),
         }
     }
 
-    fn add(&mut self, found: &Found<'_>) -> Result<()> {
-        let reading = |e: rustix::io::Errno| ArchiveError::reading(found.path, e);
-        let (dir, name) = match found.handle {
-            Handle::Directory(dir) => {
-                let xattrs = attrs::read_xattrs(dir).map_err(reading)?;
-                return self.header(found.path, found.stat, Kind::Directory, &xattrs);
-            }
-            Handle::Within(dir, name) => (dir, name),
-        };
-        match FileType::from_raw_mode(found.stat.st_mode) {
-            FileType::RegularFile | FileType::Symlink if self.add_link(found)? => Ok(()),
-            FileType::Symlink => {
-                let target = readlinkat(dir, name, Vec::new()).map_err(reading)?;
-                let target = target.as_bytes();
-                self.header(found.path, found.stat, Kind::Symlink { target }, &[])
-            }
-            FileType::RegularFile => {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = openat(dir, name, flags, Mode::empty()).map_err(reading)?;
-                self.add_file(found, File::from(file))
-            }
-            _ => {
-                self.skipped += 1;
-                Ok(())
+    fn add(&mut self, batch: &mut Batch) -> Result<()> {
+        let mut bytes = &batch.bytes[..];
+        for item in batch.items.drain(..) {
+            match item {
+                Item::Skipped => self.skipped += 1,
+                Item::Left(left) => left.check()?,
+                Item::Entry(entry) => {
+                    let (own, others) = bytes.split_at(entry.len);
+                    bytes = others;
+                    if !self.add_link(&entry)? {
+                        self.add_entry(entry, own)?;
+                    }
+                }
             }
         }
+        Ok(())
     }
 
     /// Writes another name of a file that is in the archive already; false
     /// when this is its first.
-    fn add_link(&mut self, found: &Found<'_>) -> Result<bool> {
+    fn add_link(&mut self, entry: &Entry) -> Result<bool> {
+        let (stat, file) = (&entry.stat, &entry.file);
         // The width of these differs between architectures.
         #[expect(clippy::unnecessary_cast)]
-        let (inode, names) =
-            ((found.stat.st_dev as u64, found.stat.st_ino as u64), found.stat.st_nlink as u64);
-        if names < 2 {
+        let (inode, names) = ((stat.st_dev as u64, stat.st_ino as u64), stat.st_nlink as u64);
+        if names < 2 || file.kind == FileKind::Directory {
             return Ok(false);
         }
         let Some(first) = self.links.get_mut(&inode) else {
-            let path = found.path.to_vec();
+            let path = file.path.clone();
             let left = names - 1;
             self.links.insert(inode, Linked { path, left });
             return Ok(false);
@@ -198,62 +193,50 @@ impl<'a> Packer<'a> {
         if last {
             self.links.remove(&inode);
         }
-        let kind = Kind::HardLink { target: &target };
-        self.header(found.path, found.stat, kind, &[])?;
+        let mut head = Vec::new();
+        encode(&file.path, stat, Kind::HardLink { target: &target }, &[], &mut head)?;
+        let size = size_of(stat);
+        let link = ArchivedFile { kind: FileKind::HardLink, size, target, ..file.clone() };
+        self.write_entry(link, &head)?;
         Ok(true)
     }
 
-    fn add_file(&mut self, found: &Found<'_>, mut file: File) -> Result<()> {
-        let path = found.path;
-        let reading = |e: rustix::io::Errno| ArchiveError::reading(path, e);
-        let stat = fstat(&file).map_err(reading)?;
-        if !unchanged(found.stat, &stat) {
-            return Err(ArchiveError::changed(path, "replaced or written to"));
-        }
-        let size = size_of(&stat);
-        let xattrs = attrs::read_xattrs(file.as_fd()).map_err(reading)?;
-        let has_holes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512 < size;
-        let segments = match has_holes {
-            true => sparse::scan(file.as_fd(), size).map_err(reading)?,
-            false => None,
+    fn add_entry(&mut self, entry: Entry, bytes: &[u8]) -> Result<()> {
+        let Entry { stat, file, rest, .. } = entry;
+        let path = rest.is_some().then(|| file.path.clone());
+        self.write_entry(file, bytes)?;
+        let (Some(rest), Some(path)) = (rest, path) else {
+            return Ok(());
         };
-        match segments {
-            None => {
-                self.header(path, &stat, Kind::File { size }, &xattrs)?;
-                // The hole scan moves the offset; read from the start.
-                self.copy(path, &mut file, Segment { offset: 0, len: size }, has_holes)?;
-                self.pad(size)?;
-            }
-            Some(segments) => {
-                let kind = Kind::Sparse { size, segments: &segments };
-                self.header(path, &stat, kind, &xattrs)?;
-                for segment in &segments {
-                    self.copy(path, &mut file, *segment, true)?;
-                }
-                self.pad(segments.iter().map(|s| s.len).sum())?;
-            }
+        for segment in &rest.segments {
+            self.copy(&path, &rest.file, *segment)?;
         }
-        let after = fstat(&file).map_err(reading)?;
-        if !unchanged(&stat, &after) {
-            return Err(ArchiveError::changed(path, "written to"));
+        self.pad(rest.segments.iter().map(|s| s.len).sum())?;
+        check_unchanged(&path, &stat, &rest.file)
+    }
+
+    /// Writes what is ready of an entry, and lists it.
+    fn write_entry(&mut self, mut file: ArchivedFile, bytes: &[u8]) -> Result<()> {
+        file.offset = self.uncompressed;
+        self.out.write_all(bytes).map_err(writing)?;
+        self.count(bytes.len() as u64);
+        self.entries += 1;
+        match self.manifest.add(&file) {
+            Some(piece) => self.out.attach(piece).map_err(writing),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Copies one stretch of a file, all of it or an error.
-    fn copy(&mut self, path: &[u8], file: &mut File, segment: Segment, seek: bool) -> Result<()> {
-        if seek {
-            rustix::fs::seek(&*file, rustix::fs::SeekFrom::Start(segment.offset))
-                .map_err(|e| ArchiveError::reading(path, e))?;
-        }
-        let mut left = segment.len;
-        while left > 0 {
+    fn copy(&mut self, path: &[u8], file: &File, segment: Segment) -> Result<()> {
+        let (mut at, end) = (segment.offset, segment.offset + segment.len);
+        while at < end {
             if self.cancel.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
             }
             let room = self.out.room().map_err(writing)?;
-            let want = usize::try_from(left).map_or(room.len(), |left| left.min(room.len()));
-            let got = match file.read(&mut room[..want]) {
+            let want = usize::try_from(end - at).map_or(room.len(), |left| left.min(room.len()));
+            let got = match file.read_at(&mut room[..want], at) {
                 Ok(0) => return Err(ArchiveError::changed(path, "shrank")),
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -261,32 +244,9 @@ impl<'a> Packer<'a> {
             };
             self.out.filled(got);
             self.count(got as u64);
-            left -= got as u64;
+            at += got as u64;
         }
         Ok(())
-    }
-
-    fn header(&mut self, path: &[u8], stat: &Stat, kind: Kind<'_>, xattrs: &[Xattr]) -> Result<()> {
-        self.head.clear();
-        let listed = listed(path, stat, &kind, self.uncompressed);
-        let header = Header {
-            path,
-            kind,
-            mode: stat.st_mode & 0o7777,
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            mtime: attrs::mtime(stat),
-            xattrs,
-        };
-        let too_large = || io::Error::other("its name and extended attributes are too large");
-        header::encode(&header, &mut self.head).ok_or_else(|| ArchiveError::reading(path, too_large()))?;
-        self.out.write_all(&self.head).map_err(writing)?;
-        self.count(self.head.len() as u64);
-        self.entries += 1;
-        match self.manifest.add(&listed) {
-            Some(piece) => self.out.attach(piece).map_err(writing),
-            None => Ok(()),
-        }
     }
 
     fn pad(&mut self, size: u64) -> Result<()> {
@@ -310,23 +270,4 @@ impl<'a> Packer<'a> {
         }
         Ok(Packed { uncompressed: self.uncompressed, entries: self.entries, skipped: self.skipped })
     }
-}
-
-/// The entry as the manifest has it.
-fn listed(path: &[u8], stat: &Stat, kind: &Kind<'_>, offset: u64) -> ArchivedFile {
-    let (kind, size, target): (_, _, &[u8]) = match *kind {
-        Kind::Directory => (FileKind::Directory, 0, b""),
-        Kind::File { size } | Kind::Sparse { size, .. } => (FileKind::File, size, b""),
-        Kind::Symlink { target } => (FileKind::Symlink, 0, target),
-        Kind::HardLink { target } => (FileKind::HardLink, size_of(stat), target),
-    };
-    let mode = stat.st_mode & 0o7777;
-    let (mtime_seconds, mtime_nanoseconds) = (0, 0);
-    let (path, target) = (path.to_vec(), target.to_vec());
-    ArchivedFile { path, kind, size, mode, mtime_seconds, mtime_nanoseconds, target, offset }
-        .with_mtime(attrs::mtime(stat))
-}
-
-fn size_of(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
 }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::attrs::Attrs;
 use super::beneath::{Beneath, SafePath};
 use super::crew::{Crew, Job, SMALL, What, create, fill};
-use super::error::{ArchiveError, Result};
+use super::error::{ArchiveError, Result, panicked};
 use super::progress::Progress;
 use super::reader::{Entry, EntryKind, Reader};
 use super::source::{AHEAD, Chunks, Ended, Stored, decode};
@@ -80,13 +80,14 @@ pub(super) fn unpack_into(
     let crew = target.crew();
     let (decoded, extracted) = std::thread::scope(|scope| {
         let decoder = scope.spawn(move || decode(reader, &sender, &recycled, limits.uncompressed));
+        let closing = crew.closing();
         for _ in 0..Crew::threads() {
             scope.spawn(|| crew.work());
         }
         let chunks = Chunks::new(receiver, give_back, progress.clone());
         let unpacker = Unpacker { reader: Reader::new(chunks), target, crew: &crew, cancel, number: 0 };
         let extracted = unpacker.run(limits.entries);
-        crew.close();
+        drop(closing);
         (decoder.join(), extracted)
     });
     // When both sides failed, the decoder's reason came first: the other end
@@ -98,10 +99,7 @@ pub(super) fn unpack_into(
             extracted?;
             return Err(ArchiveError::corrupted("bytes follow the last entry"));
         }
-        Err(_) => {
-            let source = std::io::Error::other("decoder thread panicked");
-            return Err(ArchiveError::local("cannot decompress", source));
-        }
+        Err(_) => return Err(panicked("cannot decompress")),
     };
     Ok(UnpackSummary {
         size: stored.size,
@@ -235,11 +233,16 @@ pub fn fuzz_reader(tar: &[u8]) {
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     if let (Ok(()), Ok(stored)) = (ready, zstd::encode_all(tar, 1)) {
         let limits = Limits { uncompressed: 16 << 20, entries: 1_000 };
-        let _ = unpack(&stored[..], &target, limits, &progress, &cancel);
+        let restore = |stored: &[u8]| {
+            if let Err(error) = unpack(stored, &target, limits, &progress, &cancel) {
+                assert!(!error.is_panic(), "{error}");
+            }
+        };
+        restore(&stored);
         // The stored bytes as they are, too.
         let _ = std::fs::remove_dir_all(&target);
         let _ = std::fs::create_dir(&target);
-        let _ = unpack(tar, &target, limits, &progress, &cancel);
+        restore(tar);
         let beside = std::fs::read_dir(&scratch).map_or(0, Iterator::count);
         let alive = std::fs::read(&canary).is_ok_and(|bytes| bytes == b"alive");
         assert!(alive && beside <= 2, "the archive got out of its target");

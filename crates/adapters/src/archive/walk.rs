@@ -6,12 +6,14 @@
 //! what it holds: the same home always gives the same sequence, and therefore
 //! the same archive.
 //!
-//! Directories that change while they are open here are reported: a home
-//! must be at rest while it is archived.
+//! What is found is looked at by others, later: see [`super::gather`]. So is
+//! whether a directory changed in the meantime, for a home must be at rest
+//! while it is archived.
 
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use tokio_util::sync::CancellationToken;
@@ -25,28 +27,41 @@ const OPEN_DIR: OFlags =
 /// again on the way back, so depth cannot exhaust file descriptors.
 const MAX_OPEN: usize = 64;
 
-/// One thing found in the home.
-pub(super) struct Found<'a> {
-    /// Relative to the home, without a leading or trailing slash; empty for
-    /// the home itself.
-    pub(super) path: &'a [u8],
-    pub(super) stat: &'a Stat,
-    pub(super) handle: Handle<'a>,
+/// One step of the walk. Paths are relative to the home, without a leading or
+/// trailing slash; the home itself is empty.
+pub(super) enum Step {
+    /// A directory, open. What it holds follows.
+    Enter { path: Vec<u8>, dir: Arc<OwnedFd>, stat: Stat },
+    /// Anything else: its directory, its name in there, and what it seems to be.
+    Item { path: Vec<u8>, dir: Arc<OwnedFd>, name: CString, kind: FileType },
+    /// Everything the directory holds was named.
+    Leave(Left),
 }
 
-pub(super) enum Handle<'a> {
-    /// The directory itself, open.
-    Directory(BorrowedFd<'a>),
-    /// Anything else: its directory, and its name in there.
-    Within(BorrowedFd<'a>, &'a CStr),
+/// A directory the walk has left, and how it was when it was entered.
+pub(super) struct Left {
+    path: Vec<u8>,
+    dir: Arc<OwnedFd>,
+    stat: Stat,
+}
+
+impl Left {
+    /// To be called when everything in it was dealt with.
+    pub(super) fn check(&self) -> Result<()> {
+        let now = fstat(&self.dir).map_err(|e| ArchiveError::reading(&self.path, e))?;
+        if !unchanged(&self.stat, &now) {
+            return Err(ArchiveError::changed(&self.path, "entries were added or removed"));
+        }
+        Ok(())
+    }
 }
 
 struct Frame {
     /// `None` while closed because the walk is far below.
-    dir: Option<OwnedFd>,
+    dir: Option<Arc<OwnedFd>>,
     stat: Stat,
     /// Sorted in reverse: the next name is the last.
-    names: Vec<CString>,
+    names: Vec<(CString, FileType)>,
     path_len: usize,
 }
 
@@ -54,7 +69,7 @@ struct Frame {
 pub(super) fn walk(
     root: &Path,
     cancel: &CancellationToken,
-    visit: &mut dyn FnMut(Found<'_>) -> Result<()>,
+    visit: &mut dyn FnMut(Step) -> Result<()>,
 ) -> Result<()> {
     let open = rustix::fs::open(root, OPEN_DIR, Mode::empty());
     let dir = open.map_err(|e| ArchiveError::local("cannot open the home directory", e))?;
@@ -66,12 +81,11 @@ pub(super) fn walk(
             return Err(ArchiveError::Cancelled);
         }
         path.truncate(frame.path_len);
-        let dir = match &frame.dir {
-            Some(dir) => dir.as_fd(),
-            None => return Err(ArchiveError::changed(&path, "directory handle lost")),
+        let Some(dir) = &frame.dir else {
+            return Err(ArchiveError::changed(&path, "directory handle lost"));
         };
-        let Some(name) = frame.names.pop() else {
-            leave(&mut stack, &path)?;
+        let Some((name, kind)) = frame.names.pop() else {
+            leave(&mut stack, &path, visit)?;
             continue;
         };
 
@@ -79,9 +93,14 @@ pub(super) fn walk(
             path.push(b'/');
         }
         path.extend_from_slice(name.to_bytes());
-        let stat =
-            statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| ArchiveError::reading(&path, e))?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let kind = match kind {
+            // Not every file system says it in the listing.
+            FileType::Unknown => statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW)
+                .map(|stat| FileType::from_raw_mode(stat.st_mode))
+                .map_err(|e| ArchiveError::reading(&path, e))?,
+            known => known,
+        };
+        if kind == FileType::Directory {
             let dir =
                 openat(dir, &name, OPEN_DIR, Mode::empty()).map_err(|e| ArchiveError::reading(&path, e))?;
             let frame = enter(dir, &path, visit)?;
@@ -90,50 +109,44 @@ pub(super) fn walk(
                 stack[far].dir = None;
             }
         } else {
-            visit(Found { path: &path, stat: &stat, handle: Handle::Within(dir, &name) })?;
+            visit(Step::Item { path: path.clone(), dir: dir.clone(), name, kind })?;
         }
     }
     Ok(())
 }
 
-fn enter(dir: OwnedFd, path: &[u8], visit: &mut dyn FnMut(Found<'_>) -> Result<()>) -> Result<Frame> {
+fn enter(dir: OwnedFd, path: &[u8], visit: &mut dyn FnMut(Step) -> Result<()>) -> Result<Frame> {
     let reading = |e| ArchiveError::reading(path, e);
+    let dir = Arc::new(dir);
     let stat = fstat(&dir).map_err(reading)?;
-    visit(Found { path, stat: &stat, handle: Handle::Directory(dir.as_fd()) })?;
+    visit(Step::Enter { path: path.to_vec(), dir: dir.clone(), stat })?;
     let mut names = Vec::new();
     for entry in Dir::read_from(&dir).map_err(reading)? {
         let entry = entry.map_err(reading)?;
         let name = entry.file_name();
         if name != c"." && name != c".." {
-            names.push(name.to_owned());
+            names.push((name.to_owned(), entry.file_type()));
         }
     }
-    names.sort_unstable_by(|a, b| b.cmp(a));
+    names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     Ok(Frame { dir: Some(dir), stat, names, path_len: path.len() })
 }
 
-/// Ends the innermost directory: it must be as it was when it was entered,
-/// and the one around it must be open again.
-fn leave(stack: &mut Vec<Frame>, path: &[u8]) -> Result<()> {
+/// Ends the innermost directory; the one around it is open again after that.
+fn leave(stack: &mut Vec<Frame>, path: &[u8], visit: &mut dyn FnMut(Step) -> Result<()>) -> Result<()> {
     let Some(Frame { dir: Some(dir), stat, .. }) = stack.pop() else {
         return Err(ArchiveError::changed(path, "directory handle lost"));
     };
     let reading = |e| ArchiveError::reading(path, e);
-    if !unchanged(&stat, &fstat(&dir).map_err(reading)?) {
-        return Err(ArchiveError::changed(path, "entries were added or removed"));
-    }
-    let Some(parent) = stack.last_mut() else {
-        return Ok(());
-    };
-    if parent.dir.is_none() {
+    if let Some(parent) = stack.last_mut().filter(|parent| parent.dir.is_none()) {
         let up = openat(&dir, c"..", OPEN_DIR, Mode::empty()).map_err(reading)?;
         let found = fstat(&up).map_err(reading)?;
         if (found.st_dev, found.st_ino) != (parent.stat.st_dev, parent.stat.st_ino) {
             return Err(ArchiveError::changed(path, "directory was moved"));
         }
-        parent.dir = Some(up);
+        parent.dir = Some(Arc::new(up));
     }
-    Ok(())
+    visit(Step::Leave(Left { path: path.to_vec(), dir, stat }))
 }
 
 /// Same thing, same content as far as the kernel can tell.

@@ -28,7 +28,6 @@ const SHUTDOWN_DRAIN: Duration = Duration::from_secs(10);
 const ACTIVE_DURATION: Duration = Duration::from_secs(30);
 const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 const ARCHIVE_PREFIX: &str = "archives";
-const ARCHIVE_LEVEL: i32 = 3;
 
 /// Reads values by key. Every text was checked against its kind before, so a value that still does
 /// not parse is a mistake in the table; it is reported like any other instead of ending the process.
@@ -253,7 +252,7 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
 fn archive(r: &mut Reader<'_>) -> ArchiveConfig {
     ArchiveConfig {
         prefix: ARCHIVE_PREFIX.into(),
-        level: ARCHIVE_LEVEL,
+        level: r.number("archive.level"),
         verify: r.word(
             "archive.verify",
             &[("content", Verify::Content), ("size", Verify::Size)],

@@ -351,6 +351,13 @@ pub static SETTINGS: &[Setting] = &[
         "How many archives of a workspace are kept, the current one included.",
     ),
     setting(
+        "archive.level",
+        "ARCHIVE_LEVEL",
+        "3",
+        Kind::Count { min: 1, max: 19 },
+        "How hard archives are compressed, as zstd counts it. Higher is smaller and much slower.",
+    ),
+    setting(
         "archive.verify",
         "ARCHIVE_VERIFY",
         "content",

@@ -233,6 +233,20 @@ fn closed_files_and_directories_survive() {
 }
 
 #[test]
+fn capabilities_survive() {
+    let home = sample_home();
+    // Version 2, cap_net_bind_service, effective and permitted.
+    let mut capability = [0_u8; 20];
+    (capability[0], capability[3], capability[5]) = (1, 2, 4);
+    let set = xattr::set(home.path().join("script"), "security.capability", &capability);
+    if let Err(error) = set {
+        eprintln!("skipped: capabilities may not be set here ({error})");
+        return;
+    }
+    round_trip(home.path());
+}
+
+#[test]
 fn hard_links_to_symlinks_survive() {
     let home = sample_home();
     fs::hard_link(home.path().join("dangling"), home.path().join("again")).unwrap();

@@ -2,6 +2,7 @@
 //! process of their own, which is this test binary again.
 
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ const KEY: &str = "ws-1/op-1/home.tar.zst";
 const ROLE: &str = "CODEHUB_TEST_ARCHIVE_ROLE";
 const HOME: &str = "CODEHUB_TEST_ARCHIVE_HOME";
 const PLACE: &str = "CODEHUB_TEST_ARCHIVE_PLACE";
+
+/// Begins a place that is not a directory.
+const BUCKET: &str = "bucket:";
 
 /// Archives `home` into the store `place`, or restores from it, elsewhere.
 fn elsewhere(role: &str, home: &Path, place: &Path) -> Child {
@@ -34,7 +38,11 @@ async fn the_other_process() {
     else {
         return;
     };
-    let archives = ObjectArchives::open_local(Path::new(&place), "").unwrap();
+    let archives = match place.strip_prefix(BUCKET) {
+        Some(prefix) => ObjectArchives::open_s3(&s3::server().unwrap(), prefix),
+        None => ObjectArchives::open_local(Path::new(&place), ""),
+    };
+    let archives = archives.unwrap();
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     match role.as_str() {
         "put" => archives.put(KEY, Path::new(&home), &progress, &cancel).await.unwrap(),
@@ -45,36 +53,104 @@ async fn the_other_process() {
     println!("peak:{}", peak.trim().trim_end_matches(" kB"));
 }
 
-/// Whenever it is killed, what looks finished is, and the next try gets there.
-#[tokio::test]
-async fn a_process_killed_at_any_moment_leaves_no_false_archive() {
+/// Something that takes a while to archive and to restore.
+fn slow_home() -> TempDir {
     let home = sample_home();
     std::fs::write(home.path().join("large"), noise(24 << 20)).unwrap();
-    let expected = snapshot(home.path());
-    let (mut unfinished, mut finished) = (0, 0);
+    for file in 0..500 {
+        std::fs::write(home.path().join(format!("src/deep/{file}")), file.to_string()).unwrap();
+    }
+    home
+}
+
+/// About how long it takes, in milliseconds: into a directory, or a bucket.
+const DIRECTORY_TAKES: u64 = 640;
+const BUCKET_TAKES: u64 = 3_000;
+
+/// Lets it run for a moment that is another one each round, from the first to
+/// about when it is done, in no order; whether it was killed before it ended.
+async fn killed_in_round(mut child: Child, round: u64, takes: u64) -> bool {
+    tokio::time::sleep(Duration::from_millis(10 + (round * 7_919) % takes)).await;
+    child.kill().unwrap();
+    !child.wait().unwrap().success()
+}
+
+/// Whenever it is killed, what looks finished is, and the next try gets there.
+async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, round: u64) -> bool {
+    let takes = if archives.local.is_some() { DIRECTORY_TAKES } else { BUCKET_TAKES };
+    let killed = killed_in_round(elsewhere("put", home, place), round, takes).await;
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    let there = archives.head(KEY).await.unwrap();
+    assert!(killed || there.is_some(), "said to be stored");
+    if there.is_none() {
+        archives.put(KEY, home, &progress, &cancel).await.unwrap();
+    }
+    let target = tempdir();
+    archives.fetch(KEY, target.path(), &progress, &cancel).await.unwrap();
+    assert_same(&snapshot(home), &snapshot(target.path()));
+    there.is_none()
+}
+
+#[tokio::test]
+async fn a_process_killed_at_any_moment_leaves_no_false_archive() {
+    let home = slow_home();
+    let mut unfinished = 0;
     for round in 0..14 {
         let place = tempdir();
-        let mut child = elsewhere("put", home.path(), place.path());
-        // From the first moments to about when it is done, in no order.
-        tokio::time::sleep(Duration::from_millis(10 + (round * 173) % 640)).await;
-        child.kill().unwrap();
-        child.wait().unwrap();
         let archives = ObjectArchives::open_local(place.path(), "").unwrap();
-        let (progress, cancel) = (Progress::new(), CancellationToken::new());
-        if archives.head(KEY).await.unwrap().is_some() {
-            finished += 1;
-        } else {
-            unfinished += 1;
-            archives.put(KEY, home.path(), &progress, &cancel).await.unwrap();
-        }
-        let target = tempdir();
-        archives.fetch(KEY, target.path(), &progress, &cancel).await.unwrap();
-        assert_same(&expected, &snapshot(target.path()));
+        unfinished += u64::from(survives_a_kill(&archives, home.path(), place.path(), round).await);
         let left = std::fs::read_dir(place.path().join("ws-1/op-1")).unwrap();
         assert_eq!(left.count(), 2, "nothing of the dead process is left");
     }
-    eprintln!("killed before it was finished: {unfinished}, after: {finished}");
+    eprintln!("killed before it was finished: {unfinished} of 14");
     assert!(unfinished > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_killed_at_any_moment_leaves_no_false_archive_in_a_bucket() {
+    let Some(config) = s3::server() else { return };
+    let home = slow_home();
+    let mut unfinished = 0;
+    for round in 0..10 {
+        let prefix = s3::unique();
+        let archives = ObjectArchives::open_s3(&config, &prefix).unwrap();
+        let place = format!("{BUCKET}{prefix}");
+        unfinished += u64::from(survives_a_kill(&archives, home.path(), Path::new(&place), round).await);
+        assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 0, "no upload is left");
+    }
+    eprintln!("killed before it was finished: {unfinished} of 10");
+    assert!(unfinished > 0);
+}
+
+/// Whenever it is killed, the archive is as it was, nothing goes on where it
+/// stopped, and a new target gets all of it.
+#[tokio::test]
+async fn a_restore_killed_at_any_moment_is_begun_anew() {
+    let (home, place) = (slow_home(), tempdir());
+    let expected = snapshot(home.path());
+    let archives = ObjectArchives::open_local(place.path(), "").unwrap();
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    archives.put(KEY, home.path(), &progress, &cancel).await.unwrap();
+    let stored = snapshot(place.path());
+    let mut interrupted = 0;
+    for round in 0..14 {
+        let target = tempdir();
+        if killed_in_round(elsewhere("fetch", target.path(), place.path()), round, DIRECTORY_TAKES).await {
+            if std::fs::read_dir(target.path()).unwrap().count() > 0 {
+                interrupted += 1;
+                let again = archives.fetch(KEY, target.path(), &progress, &cancel).await;
+                assert!(matches!(again, Err(ArchiveError::Io { .. })), "{again:?}");
+            }
+            let fresh = tempdir();
+            archives.fetch(KEY, fresh.path(), &progress, &cancel).await.unwrap();
+            assert_same(&expected, &snapshot(fresh.path()));
+        } else {
+            assert_same(&expected, &snapshot(target.path()));
+        }
+        assert_same(&stored, &snapshot(place.path()));
+    }
+    eprintln!("killed in the middle of it: {interrupted} of 14");
+    assert!(interrupted > 0);
 }
 
 /// A sink that takes so many bytes and no more.
@@ -114,20 +190,21 @@ fn a_stream_cut_at_any_percent_is_an_error_on_both_sides() {
     }
 }
 
-/// Twenty thousand files and twenty gibibytes, most of them a hole.
+/// A hundred thousand files in one directory, and twenty gibibytes, most of
+/// them a hole.
 #[test]
 fn large_homes_need_no_more_memory_than_small_ones() {
+    const FILES: usize = 100_000;
     let (small, large) = (sample_home(), tempdir());
-    for directory in 0..20 {
-        let path = large.path().join(format!("directory-{directory}"));
-        std::fs::create_dir(&path).unwrap();
-        for file in 0..1_000 {
-            std::fs::write(path.join(format!("file-{file}")), file.to_string()).unwrap();
-        }
+    let many = large.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    for file in 0..FILES {
+        std::fs::write(many.join(format!("file-{file}")), file.to_string()).unwrap();
     }
     let image = std::fs::File::create(large.path().join("image")).unwrap();
+    let data = noise(300_000);
     for gib in 0..20 {
-        std::os::unix::fs::FileExt::write_at(&image, &noise(300_000), gib << 30).unwrap();
+        image.write_all_at(&data, gib << 30).unwrap();
     }
     image.set_len(20 << 30).unwrap();
     std::fs::write(large.path().join("noise"), noise(100 << 20)).unwrap();
@@ -145,11 +222,20 @@ fn large_homes_need_no_more_memory_than_small_ones() {
     eprintln!("KiB at most: {baseline} for a small home, {put} archiving, {fetch} restoring a large one");
     assert!(put.max(fetch) < baseline + 64 * 1024, "{baseline} {put} {fetch}");
 
-    let count = |path: &Path| std::fs::read_dir(path).unwrap().count();
-    assert_eq!(count(restored.path()), count(large.path()));
-    assert_eq!(count(&restored.path().join("directory-7")), 1_000);
-    let (before, after) = (&image, std::fs::File::open(restored.path().join("image")).unwrap());
-    let (before, after) = (before.metadata().unwrap(), after.metadata().unwrap());
-    assert_eq!(before.len(), after.len());
-    assert!(after.blocks() * 512 < 64 << 20, "still a hole");
+    let same = |name: &str| {
+        std::fs::read(large.path().join(name)).ok() == std::fs::read(restored.path().join(name)).ok()
+    };
+    assert!(same("noise"));
+    assert_eq!(std::fs::read_dir(restored.path().join("many")).unwrap().count(), FILES);
+    for file in 0..FILES {
+        assert!(same(&format!("many/file-{file}")), "{file}");
+    }
+    let copy = std::fs::File::open(restored.path().join("image")).unwrap();
+    assert_eq!(copy.metadata().unwrap().len(), 20 << 30);
+    assert!(copy.metadata().unwrap().blocks() * 512 < 64 << 20, "still a hole");
+    let mut there = vec![0; data.len() + 1];
+    for gib in 0..20 {
+        copy.read_exact_at(&mut there, gib << 30).unwrap();
+        assert!(there.starts_with(&data) && there.ends_with(&[0]), "{gib}");
+    }
 }

@@ -16,7 +16,7 @@ use super::*;
 use crate::fake::{FlakyLink, Trouble};
 
 /// The server of this run: `endpoint bucket key secret`.
-fn server() -> Option<S3Config> {
+pub(super) fn server() -> Option<S3Config> {
     let Ok(text) = std::env::var("CODEHUB_TEST_S3") else {
         eprintln!("skipped: no S3 server (CODEHUB_TEST_S3 is not set; scripts/test starts one)");
         return None;
@@ -33,7 +33,7 @@ fn server() -> Option<S3Config> {
     })
 }
 
-fn unique() -> String {
+pub(super) fn unique() -> String {
     format!("test-{}", uuid::Uuid::new_v4())
 }
 

@@ -197,9 +197,8 @@ pub fn progress(lang: Lang, progress: codehub_domain::Progress) -> String {
     } else {
         bytes(progress.done)
     };
-    if progress.rate > 0 {
+    if let Some(left) = progress.remaining_seconds() {
         text.push_str(&format!(" · {}/s", bytes(progress.rate)));
-        let left = progress.total.saturating_sub(progress.done) / progress.rate;
         if left > 0 {
             text.push_str(&match lang {
                 Lang::En => format!(" · {} left", rough(lang, left)),
