@@ -156,6 +156,8 @@ async fn files(
         Err(Unseen::NotListed) => (StatusCode::CONFLICT, not_listed(&me.view)),
         Err(other) => return Err(other.into()),
     };
+    // When it was made is good to know, and no reason to show nothing.
+    let meta = app.backends.archives.head(&key).await.ok().flatten();
     let t = me.view.t;
     let body = html! {
         section.detail-head {
@@ -163,7 +165,10 @@ async fn files(
             div.page-head {
                 div {
                     h1.break { (workspace.name) }
-                    p.sub { (t.files_of_archive) }
+                    p.sub {
+                        (t.files_of_archive)
+                        @if let Some(meta) = meta { " · " (moment(&me.view, meta.created_at)) }
+                    }
                 }
                 a.button href=(new_from(key)) data-dialog data-testid="fork" { (t.new_from_archive) }
             }
@@ -245,10 +250,12 @@ fn file_line(view: &View, key: ArchiveKey, file: &ArchivedFile) -> Markup {
     };
     html! {
         tr data-testid="file" data-kind=(kind) data-name=(shown) {
-            th.break scope="row" {
-                @if file.kind == FileKind::Directory { (icons::folder()) span.sr-only { (t.directory) " " } }
-                @else { (icons::document()) }
-                div { (label) }
+            th scope="row" {
+                div.file-name.break {
+                    @if file.kind == FileKind::Directory { (icons::folder()) span.sr-only { (t.directory) " " } }
+                    @else { (icons::document()) }
+                    div { (label) }
+                }
             }
             td data-label=[size.is_some().then_some(t.size)] {
                 @if let Some(size) = size { span { (words::bytes(size)) } }

@@ -259,9 +259,9 @@ pub fn ttl_bounds(lang: Lang, bounds: crate::config::TtlBounds) -> String {
 /// What counts as being in use.
 pub fn mode(lang: Lang, mode: ActivityMode) -> &'static str {
     match (mode, lang) {
-        (ActivityMode::Traffic, Lang::En) => "somebody or something works in it",
-        (ActivityMode::Traffic, Lang::Ko) => "사람이나 프로그램이 작업하는 동안",
-        (ActivityMode::Connections, Lang::En) => "a tab with it is open",
+        (ActivityMode::Traffic, Lang::En) => "work is done in it",
+        (ActivityMode::Traffic, Lang::Ko) => "작업이 있는 동안",
+        (ActivityMode::Connections, Lang::En) => "a tab is open",
         (ActivityMode::Connections, Lang::Ko) => "탭이 열려 있는 동안",
     }
 }

@@ -311,7 +311,7 @@ async fn an_image_is_chosen_where_there_are_several() {
         let answer = app.post("/workspaces", &ann, &format!("name=box&image_ref={image}")).await;
         match stored {
             None => {
-                assert!(answer.status == StatusCode::BAD_REQUEST && answer.body.contains("image_ref-error"))
+                assert!(answer.status == StatusCode::BAD_REQUEST && answer.body.contains("image_ref-error"));
             }
             Some(stored) => {
                 let id = answer.location().strip_prefix("/workspaces/").unwrap().parse().unwrap();
