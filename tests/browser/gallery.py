@@ -52,18 +52,32 @@ def make(start):
     api.call("POST", "/users", {"username": GUEST[0], "password": GUEST[1], "role": "user"})
     api.call("POST", "/users", {"username": "minho", "password": PASSWORD, "role": "user"})
     api.call("POST", "/auth/tokens", {"name": "backup script"})
-    broken = api.create("reading-list", until="ARCHIVED", description="Papers, and a script that fetches them")
-    lose_archives(server, broken)
+    broken = api.create("reading-list", description="Papers, and a script that fetches them")
+    api.act(broken, "archive", "ARCHIVED")
+    api.act(broken, "start", "RUNNING")
+    # The older archive is still there: a way back.
+    lose_archives(server, broken, api.act(broken, "archive", "ARCHIVED")["archive_key"].split("/")[1])
     api.wait(broken, "ERROR")
-    archived = api.create("thesis", until="ARCHIVED", description="Last year's, kept just in case")
+    archived = api.create("thesis", description="Last year's, kept just in case")
+    for path, text in FILES.items():
+        (home(server, archived) / path).parent.mkdir(exist_ok=True)
+        (home(server, archived) / path).write_text(text)
+    (home(server, archived) / "한국어 이름.txt").symlink_to("notes.txt")
+    api.act(archived, "archive", "ARCHIVED")
     standby = api.create("playground", until="STANDBY")
     running = api.create("tide-tables", description="High and low water for any harbour", memo="Deploy on Fridays? No.")
     return SimpleNamespace(server=server, running=running, standby=standby, archived=archived, broken=broken)
 
 
-def lose_archives(server, id):
-    """What a failing disk does. Returns how to undo it."""
-    lost = [path for path in (server.data / "archives").rglob("*") if path.is_file() and id in str(path)]
+def home(server, id):
+    """The home of a running workspace."""
+    return next(server.data.glob(f"homes/users/*/workspaces/{id}/home"))
+
+
+def lose_archives(server, id, archive=""):
+    """What a failing disk does, to all archives of a workspace or to one. Returns how to undo it."""
+    files = [path for path in (server.data / "archives").rglob("*") if path.is_file()]
+    lost = [path for path in files if id in str(path) and archive in str(path)]
     assert lost, "there is an archive to lose"
     moved = [(path, path.with_name(path.name + ".away")) for path in lost]
     for path, away in moved:

@@ -77,6 +77,7 @@ def test_the_dashboard(place, look, dark, size, lang):
     at.visit("edit", f"/workspaces/{place.running}/edit")
     at.visit("delete", f"/workspaces/{place.running}/delete")
     at.visit("logs", f"/workspaces/{place.running}/logs")
+    archives(at, place)
     at.visit("users", "/users")
     at.visit("tokens", "/tokens")
     at.visit("account", "/account")
@@ -90,6 +91,19 @@ def test_the_dashboard(place, look, dark, size, lang):
     at.page.get_by_test_id("dialog").get_by_test_id("confirm").wait_for()
     at.picture("dialog")
     assert at.wrong == []
+
+
+def archives(at, place):
+    for name in ("archived", "broken"):
+        at.visit(f"archives-{name}", f"/workspaces/{getattr(place, name)}/archives", "[data-testid=archive]")
+    restore = at.page.get_by_test_id("go-back").get_attribute("href")
+    at.visit("archive-restore", restore, "[data-testid=confirm]")
+    at.page.goto(f"/workspaces/{place.archived}/archives")
+    copy = at.page.get_by_test_id("fork").get_attribute("href")
+    files = at.page.get_by_test_id("browse").get_attribute("href")
+    at.visit("archive-files", files, "[data-testid=files]")
+    at.visit("archive-directory", f"{files}?path=src", "[data-testid=files]")
+    at.visit("new-from-archive", copy, "[data-testid=source]")
 
 
 @pytest.mark.parametrize(("dark", "size", "lang"), LOOKS, ids=label)

@@ -7,6 +7,7 @@
 pub mod activity;
 pub mod api;
 pub mod app;
+mod archived_http;
 pub mod auth;
 pub mod backends;
 pub mod cli;

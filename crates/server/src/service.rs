@@ -2,9 +2,11 @@
 //! command line alike. Each checks who asks, lets the store decide and save (the rules themselves are
 //! the domain's), and says "no" in a way every caller can show.
 
+pub mod archives;
+
 use codehub_adapters::store::{Asked, Created, Edit, NewWorkspace, Recovered, StoreError, belongs_to};
 use codehub_domain::{
-    ArchiveKey, Desired, Operation, Workspace, WorkspaceId,
+    Desired, Operation, Workspace, WorkspaceId,
     desired::Refusal,
     event::Actor,
     limits::LimitHit,
@@ -110,34 +112,13 @@ pub fn permit(user: &User, workspace: &Workspace, access: Access) -> Result<(), 
 /// # Errors
 /// The limit is reached, or the archive is not to be had.
 pub async fn create(app: &App, user: &User, new: NewWorkspace, actor: Actor) -> Result<Workspace, Denied> {
-    const FIELD: &str = "from_archive";
     if let Some(key) = new.from_archive {
-        match find(app, user, key.workspace, Access::Own).await {
-            // Whose it is, is nobody else's business.
-            Err(Denied::NotFound | Denied::Forbidden(_)) => return Err(no_such_archive(FIELD)),
-            other => other?,
-        };
-        archive_exists(app, FIELD, key).await?;
+        archives::source(app, user, key).await?;
     }
     match app.store().workspace_create(new, app.config.limits, actor).await? {
         Created::Created(workspace) => Ok(*workspace),
         Created::LimitReached(hit) => Err(Denied::Limit(hit)),
-        Created::ArchiveGone => Err(no_such_archive(FIELD)),
-    }
-}
-
-fn no_such_archive(field: &'static str) -> Denied {
-    Denied::Invalid { field, why: "there is no such archive".into() }
-}
-
-async fn archive_exists(app: &App, field: &'static str, key: ArchiveKey) -> Result<(), Denied> {
-    match app.backends.archives.head(&key).await {
-        Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(no_such_archive(field)),
-        Err(error) => {
-            tracing::warn!(archive = %key, %error, "an archive to go back to could not be looked at");
-            Err(Denied::Unreachable("the archive cannot be looked at now: try again".into()))
-        }
+        Created::ArchiveGone => Err(archives::gone("from_archive")),
     }
 }
 
@@ -190,7 +171,7 @@ pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -
             let why = "this archive belongs to another workspace".into();
             return Err(Denied::Invalid { field: FIELD, why });
         }
-        archive_exists(app, FIELD, key).await?;
+        archives::existing(app, FIELD, key).await?;
     }
     match app.store().workspace_recover(id, wish, actor).await? {
         Recovered::Recovered(workspace) => Ok(*workspace),

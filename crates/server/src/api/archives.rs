@@ -4,18 +4,12 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    body::Body,
     extract::{Path, RawQuery, State},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::get,
 };
-use codehub_adapters::archive::{ArchiveError, ArchivedFile, FileKind};
+use codehub_adapters::archive::{ArchivedFile, FileKind};
 use codehub_domain::{ArchiveKey, OpId, Timestamp, WorkspaceId};
-use http::{
-    HeaderValue,
-    header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE},
-};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
 
@@ -26,8 +20,12 @@ use super::{
 };
 use crate::{
     app::App,
+    archived_http,
     auth::Identity,
-    service::{self, Access, Denied},
+    service::{
+        self, Access,
+        archives::{self, Unseen},
+    },
 };
 
 #[derive(OpenApi)]
@@ -73,14 +71,8 @@ async fn list(
     PathId(id): PathId<WorkspaceId>,
 ) -> Result<Json<ListOf<ArchiveView>>> {
     let workspace = service::find(&app, &me.user, id, Access::Manage).await?;
-    let mut listed = app.backends.archives.list_of(id).await.map_err(|error| {
-        tracing::warn!(workspace = %id, %error, "archives cannot be listed");
-        Denied::Unreachable("the archives cannot be reached: try again".into())
-    })?;
-    listed.retain(|archive| archive.complete);
-    // Operation ids grow with time, so this is newest first whatever the clocks of the storage say.
-    listed.sort_unstable_by_key(|archive| std::cmp::Reverse(archive.key.op));
-    let items = listed
+    let items = archives::kept(&app, id)
+        .await?
         .into_iter()
         .map(|archive| ArchiveView {
             id: archive.key.op,
@@ -113,11 +105,9 @@ struct ArchivedFileView {
 
 impl From<ArchivedFile> for ArchivedFileView {
     fn from(file: ArchivedFile) -> Self {
-        let name = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let nanoseconds = i32::try_from(file.mtime_nanoseconds).unwrap_or(0);
         Self {
-            name: String::from_utf8_lossy(name).into_owned(),
-            path: percent_encode(&file.path, NON_ALPHANUMERIC).to_string(),
+            name: archived_http::text(archived_http::name(&file.path)).into_owned(),
+            path: archived_http::encoded(&file.path),
             kind: match file.kind {
                 FileKind::Directory => "directory",
                 FileKind::File => "file",
@@ -126,8 +116,8 @@ impl From<ArchivedFile> for ArchivedFileView {
             },
             size: file.size,
             mode: format!("{:04o}", file.mode),
-            modified_at: Timestamp::new(file.mtime_seconds, nanoseconds).ok(),
-            target: (!file.target.is_empty()).then(|| String::from_utf8_lossy(&file.target).into_owned()),
+            modified_at: archived_http::modified_at(&file),
+            target: (!file.target.is_empty()).then(|| archived_http::text(&file.target).into_owned()),
         }
     }
 }
@@ -157,18 +147,13 @@ struct FilesQuery {
 impl FilesQuery {
     fn parse(raw: Option<&str>, pages: bool) -> Result<Self> {
         let mut query = Self::default();
-        for pair in raw.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value: Vec<u8> = percent_decode_str(&value.replace('+', " ")).collect();
+        for (name, value) in archived_http::pairs(raw) {
             match name {
-                "path" => query.path = value,
+                "path" => query.path = archived_http::trimmed(value),
                 "limit" if pages => query.limit = Some(String::from_utf8_lossy(&value).into_owned()),
                 "cursor" if pages => query.cursor = Some(value),
                 other => return Err(ApiError::invalid(other, "there is no such parameter")),
             }
-        }
-        while query.path.last() == Some(&b'/') {
-            query.path.pop();
         }
         Ok(query)
     }
@@ -194,14 +179,9 @@ async fn files(
     let key = own_archive(&app, &me, &ids).await?;
     let query = FilesQuery::parse(query.as_deref(), true)?;
     let limit = usize::try_from(page::limit(query.limit.as_deref())?).unwrap_or(usize::MAX);
-    let found = app.backends.archives.files(&key, &query.path, query.cursor.as_deref(), limit).await;
-    let found = found.map_err(|error| not_seen(key, &error))?;
-    let found = found.ok_or_else(|| ApiError::not_found("directory in this archive"))?;
+    let found = archives::files(&app, key, &query.path, query.cursor.as_deref(), limit).await?;
     let last = found.files.last().filter(|_| found.more);
-    let next_cursor = last.map(|last| {
-        let name = last.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        percent_encode(name, NON_ALPHANUMERIC).to_string()
-    });
+    let next_cursor = last.map(|last| archived_http::encoded(archived_http::name(&last.path)));
     Ok(Json(ArchivedFiles { items: found.files.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -225,38 +205,25 @@ async fn file(
 ) -> Result<Response> {
     let key = own_archive(&app, &me, &ids).await?;
     let query = FilesQuery::parse(query.as_deref(), false)?;
-    let found = app.backends.archives.file(&key, &query.path).await.map_err(|error| not_seen(key, &error))?;
-    let (file, stream) = found.ok_or_else(|| ApiError::not_found("file in this archive"))?;
-    let stream = stream.ok_or_else(|| ApiError::invalid("path", "is a directory or a symbolic link"))?;
-    let name = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let name = format!("attachment; filename*=UTF-8''{}", percent_encode(name, NON_ALPHANUMERIC));
-    let disposition = HeaderValue::try_from(name).map_err(|error| ApiError::internal(&error))?;
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        (CONTENT_LENGTH, HeaderValue::from(file.size)),
-        (CONTENT_DISPOSITION, disposition),
-    ];
-    Ok((headers, Body::from_stream(stream)).into_response())
+    let (file, stream) = archives::file(&app, key, &query.path).await?;
+    Ok(archived_http::attachment(&file, stream))
 }
 
 /// The archive, if this person owns the workspace it is of.
 async fn own_archive(app: &App, me: &Identity, ids: &(String, String)) -> Result<ArchiveKey> {
     let id: WorkspaceId = ids.0.parse().map_err(|_| ApiError::not_found("workspace"))?;
-    service::find(app, &me.user, id, Access::Own).await?;
     let op: OpId = ids.1.parse().map_err(|_| ApiError::not_found("archive"))?;
-    Ok(ArchiveKey::of(id, op))
+    Ok(archives::own(app, &me.user, id, op).await?.1)
 }
 
-fn not_seen(key: ArchiveKey, error: &ArchiveError) -> ApiError {
-    match error {
-        ArchiveError::NotFound { .. } => ApiError::not_found("archive"),
-        ArchiveError::NotListed => ApiError::new(
-            Code::InvalidState,
-            "this archive was made before archives had a list of their files: restore it to see them",
-        ),
-        error => {
-            tracing::warn!(archive = %key, %error, "an archive cannot be looked into");
-            Denied::Unreachable("the archive cannot be read now: try again".into()).into()
+impl From<Unseen> for ApiError {
+    fn from(unseen: Unseen) -> Self {
+        let message = unseen.to_string();
+        match unseen {
+            Unseen::Missing(what) => Self::not_found(what),
+            Unseen::NoFile => Self::invalid("path", message),
+            Unseen::NotListed => Self::new(Code::InvalidState, message),
+            Unseen::Denied(denied) => denied.into(),
         }
     }
 }

@@ -138,11 +138,7 @@ async fn create(
         name: fields::name(&create.name)?,
         description: fields::description(create.description)?,
         memo: fields::memo(create.memo)?,
-        image_ref: fields::image_ref(
-            create.image_ref,
-            &app.config.runtime.image,
-            &app.config.runtime.images_allowed,
-        )?,
+        image_ref: fields::image_ref(create.image_ref, &app.config.runtime)?,
         desired: create.desired_state.map_or(Ok(Desired::Running), |wish| fields::desired_state(&wish))?,
         standby_ttl_seconds: fields::standby_ttl(create.standby_ttl_seconds, &app.config.ttl)?,
         archive_ttl_seconds: fields::archive_ttl(create.archive_ttl_seconds, &app.config.ttl)?,

@@ -8,6 +8,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy, ttl::TtlPolicy};
 
 mod build;
+mod images;
 mod load;
 mod setting;
 mod show;

@@ -89,6 +89,8 @@ pub(super) struct Field<'a> {
     pub(super) required: bool,
     pub(super) autofocus: bool,
     pub(super) max: Option<usize>,
+    /// The id of a list of suggestions.
+    pub(super) list: Option<&'static str>,
 }
 
 impl<'a> Field<'a> {
@@ -103,6 +105,7 @@ impl<'a> Field<'a> {
             required: false,
             autofocus: false,
             max: None,
+            list: None,
         }
     }
 
@@ -131,7 +134,7 @@ impl<'a> Field<'a> {
                 label for=(name) { (self.label) }
                 input id=(name) name=(name) type=(self.kind) value=[(self.kind != "password").then_some(self.value)]
                     autocomplete=(self.autocomplete) required[self.required] autofocus[self.autofocus]
-                    maxlength=[self.max] aria-invalid=[is_wrong.then_some("true")]
+                    maxlength=[self.max] list=[self.list] aria-invalid=[is_wrong.then_some("true")]
                     aria-describedby=[described] data-testid={ "field-" (name) };
                 @if let Some(hint) = self.hint {
                     p.hint #{ (name) "-hint" } { (hint) }

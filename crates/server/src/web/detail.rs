@@ -49,18 +49,8 @@ pub(super) struct Detail {
 
 async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let workspace = service::find(app, me.user(), id, Access::Manage).await?;
-    let archives = match app.backends.archives.list_of(id).await {
-        Ok(mut archives) => {
-            archives.retain(|archive| archive.complete);
-            // Operation ids grow with time.
-            archives.sort_unstable_by_key(|archive| std::cmp::Reverse(archive.key.op));
-            Some(archives)
-        }
-        Err(error) => {
-            tracing::warn!(workspace = %id, %error, "archives cannot be listed for a page");
-            None
-        }
-    };
+    // The page has more to say than what its storage keeps.
+    let archives = service::archives::kept(app, id).await.ok();
     let history = app.store().workspace_history(id, None, HISTORY).await?.items;
     let mut ids: Vec<UserId> = history.iter().filter_map(|entry| user_of(&entry.actor)).collect();
     ids.push(workspace.owner);
@@ -234,6 +224,9 @@ fn archives(view: &View, detail: &Detail) -> Markup {
                         }
                     }
                 },
+            }
+            @if detail.archives.as_ref().is_some_and(|archives| !archives.is_empty()) {
+                p.more { a href={ "/workspaces/" (detail.workspace.id) "/archives" } data-testid="to-archives" { (t.to_archives) } }
             }
         }
     }

@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use crate::{
     auth::{AuthError, password::HashError},
-    service::Denied,
+    service::{Denied, archives::Unseen},
 };
 
 /// A page instead of the one asked for.
@@ -111,6 +111,16 @@ impl From<Denied> for WebError {
             | Denied::Recovery(_)
             | Denied::Limit(_)
             | Denied::Invalid { .. } => Self::BadRequest,
+        }
+    }
+}
+
+impl From<Unseen> for WebError {
+    fn from(unseen: Unseen) -> Self {
+        match unseen {
+            Unseen::Missing(_) => Self::NotFound,
+            Unseen::NoFile | Unseen::NotListed => Self::BadRequest,
+            Unseen::Denied(denied) => denied.into(),
         }
     }
 }

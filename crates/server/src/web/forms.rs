@@ -1,13 +1,15 @@
 //! What people type into forms, turned into what is stored or into a problem that can be said in any
 //! language. The bounds are the API's.
 
+use std::str::FromStr;
+
 use codehub_adapters::store::Edit;
-use codehub_domain::Desired;
+use codehub_domain::{ArchiveKey, Desired, activity::ActivityMode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::i18n::Lang;
-use crate::config::{TtlBounds, TtlConfig};
+use crate::config::{Config, TtlBounds};
 
 pub const NAME_MAX: usize = 255;
 pub const DESCRIPTION_MAX: usize = 500;
@@ -61,6 +63,9 @@ pub enum Problem {
     TtlNoNumber,
     TtlOutOfBounds(TtlBounds),
     WrongState,
+    ImageNotOffered,
+    WrongMode,
+    NoSuchArchive,
     UsernameRule,
     UsernameTaken,
     PasswordRule,
@@ -99,6 +104,12 @@ impl Problem {
             (Self::TtlOutOfBounds(bounds), lang) => super::i18n::words::ttl_bounds(lang, bounds),
             (Self::WrongState, En) => "Choose one of the states.".into(),
             (Self::WrongState, Ko) => "상태를 하나 고르세요.".into(),
+            (Self::ImageNotOffered, En) => "This server does not offer that image.".into(),
+            (Self::ImageNotOffered, Ko) => "이 서버에서 제공하지 않는 이미지입니다.".into(),
+            (Self::WrongMode, En) => "Choose one of the list.".into(),
+            (Self::WrongMode, Ko) => "목록에서 하나를 고르세요.".into(),
+            (Self::NoSuchArchive, En) => "There is no such archive.".into(),
+            (Self::NoSuchArchive, Ko) => "해당 보관본이 없습니다.".into(),
             (Self::UsernameRule, En) => "1 to 64 letters a–z, digits, '.', '_' or '-'.".into(),
             (Self::UsernameRule, Ko) => "영문자, 숫자, '.', '_', '-'만 사용하여 1~64자로 입력하세요.".into(),
             (Self::UsernameTaken, En) => "This username is taken.".into(),
@@ -127,6 +138,12 @@ pub struct WorkspaceForm {
     pub standby_unit: String,
     pub archive_ttl: String,
     pub archive_unit: String,
+    /// Empty where there is none to choose.
+    pub image_ref: String,
+    /// Empty is the deployment's default.
+    pub activity_mode: String,
+    /// The key of the archive it begins with, if any.
+    pub from_archive: String,
 }
 
 /// The same, checked.
@@ -138,12 +155,16 @@ pub struct WorkspaceFields {
     pub desired: Desired,
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
+    pub image_ref: String,
+    pub activity_mode: Option<ActivityMode>,
+    pub from_archive: Option<ArchiveKey>,
 }
 
 impl WorkspaceForm {
     /// # Errors
     /// Everything that is wrong, so that a person can fix it in one go.
-    pub fn check(&self, ttl: &TtlConfig) -> Result<WorkspaceFields, Vec<Wrong>> {
+    pub fn check(&self, config: &Config) -> Result<WorkspaceFields, Vec<Wrong>> {
+        let ttl = &config.ttl;
         let mut wrong = Vec::new();
         let name = self.name.trim().to_owned();
         if name.is_empty() {
@@ -181,12 +202,41 @@ impl WorkspaceForm {
             read("standby_ttl", &self.standby_ttl, &self.standby_unit, ttl.standby_bounds());
         let archive_ttl_seconds =
             read("archive_ttl", &self.archive_ttl, &self.archive_unit, ttl.archive_bounds());
+        let image_ref = if self.image_ref.is_empty() { &config.runtime.image } else { &self.image_ref };
+        if !config.runtime.offers(image_ref) {
+            wrong.push(Problem::ImageNotOffered.of("image_ref"));
+        }
+        let activity_mode = optional(&self.activity_mode, Problem::WrongMode.of("activity_mode"), &mut wrong);
+        let from_archive =
+            optional(&self.from_archive, Problem::NoSuchArchive.of("from_archive"), &mut wrong);
         if wrong.is_empty() {
-            Ok(WorkspaceFields { name, description, memo, desired, standby_ttl_seconds, archive_ttl_seconds })
+            Ok(WorkspaceFields {
+                name,
+                description,
+                memo,
+                desired,
+                standby_ttl_seconds,
+                archive_ttl_seconds,
+                image_ref: image_ref.clone(),
+                activity_mode,
+                from_archive,
+            })
         } else {
             Err(wrong)
         }
     }
+}
+
+/// Empty is nothing.
+fn optional<T: FromStr>(text: &str, problem: Wrong, wrong: &mut Vec<Wrong>) -> Option<T> {
+    if text.is_empty() {
+        return None;
+    }
+    let read = text.parse().ok();
+    if read.is_none() {
+        wrong.push(problem);
+    }
+    read
 }
 
 impl From<WorkspaceFields> for Edit {
@@ -197,7 +247,7 @@ impl From<WorkspaceFields> for Edit {
             memo: Some(fields.memo),
             standby_ttl_seconds: Some(fields.standby_ttl_seconds),
             archive_ttl_seconds: Some(fields.archive_ttl_seconds),
-            activity_mode: None,
+            activity_mode: Some(fields.activity_mode),
         }
     }
 }
@@ -262,15 +312,15 @@ mod tests {
         assert_eq!(with_next("/login", "//evil.example"), "/login");
     }
 
-    fn ttl() -> TtlConfig {
-        TtlConfig {
-            standby_seconds: 600,
-            archive_seconds: 1800,
-            standby_min: 60,
-            standby_max: 86_400,
-            archive_min: 0,
-            archive_max: 0,
-        }
+    fn config() -> Config {
+        let settings = [
+            ("data_dir", "/tmp/nowhere"),
+            ("ttl.standby_min", "60"),
+            ("ttl.standby_max", "86400"),
+            ("runtime.image", "ours"),
+            ("runtime.images_allowed", "team/*"),
+        ];
+        Config::with(&settings).unwrap()
     }
 
     #[test]
@@ -284,9 +334,15 @@ mod tests {
             standby_unit: "d".into(),
             archive_ttl: "x".into(),
             archive_unit: "m".into(),
+            image_ref: "theirs".into(),
+            activity_mode: "never".into(),
+            from_archive: "x".into(),
         };
-        let fields: Vec<_> = form.check(&ttl()).unwrap_err().into_iter().map(|wrong| wrong.field).collect();
-        assert_eq!(fields, ["name", "description", "memo", "desired_state", "standby_ttl", "archive_ttl"]);
+        let wrong = form.check(&config()).unwrap_err();
+        let fields: Vec<_> = wrong.into_iter().map(|wrong| wrong.field).collect();
+        let first = ["name", "description", "memo", "desired_state", "standby_ttl", "archive_ttl"];
+        assert_eq!(fields[..6], first);
+        assert_eq!(fields[6..], ["image_ref", "activity_mode", "from_archive"]);
     }
 
     #[test]
@@ -298,9 +354,13 @@ mod tests {
             standby_unit: "m".into(),
             archive_ttl: "0".into(),
             archive_unit: "d".into(),
+            image_ref: "team/one".into(),
+            activity_mode: "connections".into(),
             ..WorkspaceForm::default()
         };
-        let fields = form.check(&ttl()).unwrap();
+        let fields = form.check(&config()).unwrap();
+        assert_eq!(fields.image_ref, "team/one");
+        assert_eq!((fields.activity_mode, fields.from_archive), (Some(ActivityMode::Connections), None));
         assert_eq!((fields.name.as_str(), fields.memo.as_str()), ("제 상자", "a\nb"));
         assert_eq!(fields.desired, Desired::Running);
         assert_eq!((fields.standby_ttl_seconds, fields.archive_ttl_seconds), (Some(5400), Some(0)));

@@ -74,6 +74,14 @@ pub(super) fn cross() -> Markup {
     icon(r#"<path d="M4 4l8 8M12 4l-8 8"/>"#)
 }
 
+pub(super) fn folder() -> Markup {
+    icon(r#"<path d="M1.8 12.7V3.6h4.4l1.4 1.7h6.6v7.4z"/>"#)
+}
+
+pub(super) fn document() -> Markup {
+    icon(r#"<path d="M3.6 1.9h5.6l3.2 3.2v9H3.6zM9 2.2v3.1h3.1"/>"#)
+}
+
 pub(super) fn back() -> Markup {
     icon(r#"<path d="M9.8 3.5 5.3 8l4.5 4.5"/>"#)
 }

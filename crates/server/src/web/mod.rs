@@ -19,7 +19,9 @@
 
 mod account;
 mod actions;
+mod archives;
 mod assets;
+mod choices;
 mod components;
 mod cookies;
 mod detail;
@@ -78,6 +80,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(new::router())
         .merge(detail::router())
         .merge(actions::router())
+        .merge(archives::router())
         .merge(logs::router())
         .merge(login::router())
         .merge(setup::router())

@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use codehub_adapters::store::NewWorkspace;
-use codehub_domain::{Desired, Workspace, WorkspaceId};
+use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode};
 use http::StatusCode;
 use maud::{Markup, html};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use super::{
+    choices::{self, Source},
     components::{Field, field_error},
     error::Result,
     flash::{Flash, Plain},
     forms::{self, WorkspaceForm, Wrong},
     i18n::{Lang, words},
     layout::{Page, Place},
-    view::{Form, Me, PathId, View, see_other, see_other_saying},
+    view::{Form, Me, PathId, Query, View, see_other, see_other_saying},
 };
 use crate::{
     app::App,
@@ -35,15 +37,35 @@ async fn to_list() -> Response {
     see_other("/")
 }
 
-async fn new(State(app): State<Arc<App>>, me: Me) -> Response {
-    create_page(&app, &me.view, &WorkspaceForm::default(), &[], None).respond(&me.view)
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Beginning {
+    from_archive: String,
+}
+
+async fn new(State(app): State<Arc<App>>, me: Me, Query(beginning): Query<Beginning>) -> Result<Response> {
+    let view = &me.view;
+    if beginning.from_archive.is_empty() {
+        return Ok(create_page(&app, view, &Filled::default()).respond(view));
+    }
+    let source = Source::named(&app, &me, &beginning.from_archive).await?;
+    let mut form = form_of(&source.workspace);
+    form.name = source.copy_name(view);
+    form.memo.clear();
+    form.image_ref = Some(source.workspace.image_ref.clone())
+        .filter(|image| app.config.runtime.offers(image))
+        .unwrap_or_default();
+    form.from_archive = beginning.from_archive;
+    let filled = Filled { form, source: Some(source), ..Filled::default() };
+    Ok(create_page(&app, view, &filled).respond(view))
 }
 
 async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceForm>) -> Result<Response> {
-    let fields = match form.check(&app.config.ttl) {
+    let fields = match form.check(&app.config) {
         Ok(fields) => fields,
         Err(wrong) => {
-            let page = create_page(&app, &me.view, &form, &wrong, None);
+            let source = Source::of(&app, &me, &form).await;
+            let page = create_page(&app, &me.view, &Filled { form, source, wrong, refused: None });
             return Ok(page.respond_with(&me.view, StatusCode::BAD_REQUEST));
         }
     };
@@ -53,12 +75,12 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         name: fields.name,
         description: fields.description,
         memo: fields.memo,
-        image_ref: app.config.runtime.image.clone(),
+        image_ref: fields.image_ref,
         desired: fields.desired,
         standby_ttl_seconds: fields.standby_ttl_seconds,
         archive_ttl_seconds: fields.archive_ttl_seconds,
-        from_archive: None,
-        activity_mode: None,
+        from_archive: fields.from_archive,
+        activity_mode: fields.activity_mode,
     };
     match service::create(&app, me.user(), new, me.actor()).await {
         Ok(workspace) => {
@@ -67,19 +89,25 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         }
         // What was typed is not thrown away because of a limit.
         Err(denied) => {
-            let page = create_page(&app, &me.view, &form, &[], Some(Flash::of_refusal(denied)?));
+            let refused = Some(Flash::of_refusal(denied)?);
+            let source = Source::of(&app, &me, &form).await;
+            let page = create_page(&app, &me.view, &Filled { form, source, refused, wrong: Vec::new() });
             Ok(page.respond_with(&me.view, StatusCode::CONFLICT))
         }
     }
 }
 
-fn create_page(
-    app: &App,
-    view: &View,
-    form: &WorkspaceForm,
-    wrong: &[Wrong],
+/// The form as it is shown: new, begun with an archive, or sent back.
+#[derive(Default)]
+struct Filled {
+    form: WorkspaceForm,
+    source: Option<Source>,
+    wrong: Vec<Wrong>,
     refused: Option<Flash>,
-) -> Page {
+}
+
+fn create_page(app: &App, view: &View, filled: &Filled) -> Page {
+    let Filled { form, source, wrong, refused } = filled;
     let t = view.t;
     let body = html! {
         section.card.narrow data-dialog-content {
@@ -88,12 +116,15 @@ fn create_page(
                 p.flash.bad role="alert" data-testid="refused" { (refused.text(view.lang)) }
             }
             form.stack method="post" action="/workspaces" data-testid="workspace-form" {
+                (choices::source_note(view, form, source.as_ref(), wrong))
                 (name_and_description(view, form, wrong))
+                (choices::image_field(view, &app.config.runtime, form, wrong))
                 details open[!wrong.is_empty()] data-testid="advanced" {
                     summary { (t.advanced) }
                     div.stack {
                         (desired_choice(view, form, wrong))
                         (ttl_fields(view, &app.config.ttl, form, wrong))
+                        (choices::mode_field(view, app.config.activity.mode, form, wrong))
                     }
                 }
                 div.actions {
@@ -223,7 +254,7 @@ async fn save(
     Form(form): Form<WorkspaceForm>,
 ) -> Result<Response> {
     let workspace = service::find(&app, me.user(), id, Access::Own).await?;
-    match form.check(&app.config.ttl) {
+    match form.check(&app.config) {
         Ok(fields) => {
             service::edit(&app, id, fields.into()).await?;
             Ok(see_other_saying(&app, &format!("/workspaces/{id}"), Plain::Saved))
@@ -242,11 +273,12 @@ fn form_of(workspace: &Workspace) -> WorkspaceForm {
         name: workspace.name.clone(),
         description: workspace.description.clone(),
         memo: workspace.memo.clone(),
-        desired_state: String::new(),
         standby_ttl,
         standby_unit: standby_unit.into(),
         archive_ttl,
         archive_unit: archive_unit.into(),
+        activity_mode: workspace.activity_mode.map_or("", ActivityMode::as_str).into(),
+        ..WorkspaceForm::default()
     }
 }
 
@@ -265,6 +297,7 @@ fn edit_page(app: &App, view: &View, workspace: &Workspace, form: &WorkspaceForm
                     (field_error(view, wrong, "memo"))
                 }
                 (ttl_fields(view, &app.config.ttl, form, wrong))
+                (choices::mode_field(view, app.config.activity.mode, form, wrong))
                 div.actions {
                     a.button href={ "/workspaces/" (workspace.id) } data-close { (t.cancel) }
                     button.primary type="submit" data-testid="save" { (t.save) }

@@ -4,7 +4,7 @@
 
 use codehub_adapters::archive::ListedArchive;
 use codehub_domain::{
-    Operation, Phase, Status, Truth,
+    ArchiveKey, Operation, Phase, Status, Truth,
     recovery::{Recovery, RecoveryRefusal, recover},
 };
 use maud::{Markup, html};
@@ -33,16 +33,20 @@ impl Ways {
         if status.phase != Phase::Error || status.operation != Operation::None {
             return None;
         }
-        let restore_from = any_archive.map(|archive| archive.key);
         let empty = recover(status, Recovery { restore_from: None, accept_data_loss: true });
         Some(Self {
             again: recover(status, Recovery::default()).is_ok(),
             empty: status.home.truth != Truth::None && empty.is_ok_and(|next| next.home.truth == Truth::None),
-            restoring_drops: restore_from.is_some()
-                && recover(status, Recovery { restore_from, accept_data_loss: false })
-                    == Err(RecoveryRefusal::WouldDropHome),
+            restoring_drops: any_archive.and_then(|one| drops_home(status, one.key)).unwrap_or(false),
         })
     }
+}
+
+/// Whether going back to this archive would drop a home that is still there; `None` when there is no
+/// going back to it now.
+pub(super) fn drops_home(status: &Status, key: ArchiveKey) -> Option<bool> {
+    let ask = |accept_data_loss| recover(status, Recovery { restore_from: Some(key), accept_data_loss });
+    ask(true).ok().map(|_| ask(false) == Err(RecoveryRefusal::WouldDropHome))
 }
 
 /// The error, if there is one; an empty part otherwise, so that it can appear later.
@@ -96,7 +100,7 @@ fn forms(view: &View, detail: &Detail, archives: &[ListedArchive], ways: Ways) -
                         }
                     }
                 }
-                (confirmation(if ways.restoring_drops { t.confirm_drop } else { t.confirm_restore }, ways.restoring_drops))
+                (confirm_going_back(view, ways.restoring_drops))
                 div.actions { button type="submit" .primary[!ways.again] data-testid="recover-restore-go" { (t.restore_archive) } }
             }
         }
@@ -129,6 +133,11 @@ fn forms(view: &View, detail: &Detail, archives: &[ListedArchive], ways: Ways) -
             }
         }
     }
+}
+
+/// The box to tick before an archive becomes the home.
+pub(super) fn confirm_going_back(view: &View, drops_home: bool) -> Markup {
+    confirmation(if drops_home { view.t.confirm_drop } else { view.t.confirm_restore }, drops_home)
 }
 
 /// A box that must be ticked; what it says is sent only where the rules ask for it.

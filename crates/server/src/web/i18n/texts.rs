@@ -112,6 +112,7 @@ texts! {
     edit_workspace: "Edit workspace", "워크스페이스 편집";
     advanced: "More settings", "추가 설정";
     begin_as: "Begin as", "처음 상태";
+    in_use_while: "In use while", "사용 중으로 보는 기준";
     sleeps_after: "Sleeps when idle for", "대기 전환까지의 유휴 시간";
     archived_after: "Archived after sleeping for", "보관 전환까지의 대기 시간";
 
@@ -134,6 +135,7 @@ texts! {
     archives: "Archives", "보관본";
     archives_unreachable: "The archives cannot be listed right now.", "지금은 보관본 목록을 가져올 수 없습니다.";
     no_archives: "None yet.", "아직 없습니다.";
+    to_archives: "Look inside, copy, go back", "안을 보기, 복제, 되돌리기";
     current: "current", "현재";
     history: "History", "기록";
     no_history: "Nothing has happened yet.", "아직 기록이 없습니다.";
@@ -159,6 +161,25 @@ texts! {
     start_empty: "Start with an empty home", "빈 홈으로 시작";
     start_empty_text: "The workspace keeps its name and settings and gets a new, empty home.", "이름과 설정은 그대로 두고, 비어 있는 새 홈을 만듭니다.";
     confirm_empty: "I understand that the data of this workspace is given up.", "이 워크스페이스의 데이터를 포기한다는 것을 이해했습니다.";
+
+    // Archives
+    archives_text: "Each is the home as it was when it was archived. Look inside, download single files, or begin a new workspace with it.", "보관본은 보관할 당시의 홈입니다. 안을 살펴보고, 파일을 하나씩 내려받거나, 그 홈으로 새 워크스페이스를 만들 수 있습니다.";
+    archived_at: "Archived", "보관 시각";
+    size: "Size", "크기";
+    changed: "Changed", "수정";
+    look_inside: "Look inside", "안을 보기";
+    new_from_archive: "New workspace from it", "새 워크스페이스로";
+    go_back_to_this: "Go back to it", "되돌리기";
+    go_back_title: "Go back to this archive?", "이 보관본으로 되돌릴까요?";
+    go_back_when: "Going back is a way out of an error. As long as this workspace works, begin a new one with the archive: this one stays as it is.", "되돌리기는 오류에서 벗어나는 방법입니다. 워크스페이스가 정상일 때는 보관본으로 새 워크스페이스를 만드세요. 이 워크스페이스는 그대로 남습니다.";
+    files_of_archive: "Files in this archive", "이 보관본의 파일";
+    where_you_are: "Where you are", "현재 위치";
+    home: "Home", "홈";
+    directory: "Directory", "디렉터리";
+    same_file_as: "same file as", "같은 파일:";
+    links_to: "leads to", "가리키는 곳:";
+    nothing_here: "There is nothing in here.", "비어 있습니다.";
+    archive_not_listed: "This archive was made before archives had a list of their files. Begin a new workspace with it to see them.", "파일 목록이 생기기 전에 만든 보관본입니다. 이 보관본으로 새 워크스페이스를 만들면 파일을 볼 수 있습니다.";
 
     // People and tokens
     role: "Role", "역할";

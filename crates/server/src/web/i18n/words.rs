@@ -1,6 +1,6 @@
 //! Words for values: phases, operations, sizes, times.
 
-use codehub_domain::{Desired, Operation, Phase, Timestamp, user::Role};
+use codehub_domain::{Desired, Operation, Phase, Timestamp, activity::ActivityMode, user::Role};
 
 use super::Lang;
 
@@ -252,6 +252,47 @@ pub fn ttl_bounds(lang: Lang, bounds: crate::config::TtlBounds) -> String {
         (Lang::Ko, 0) => format!("{min} 이상. 0은 전환하지 않음."),
         (Lang::En, max) => format!("From {min} to {}.", span(lang, max.into())),
         (Lang::Ko, max) => format!("{min} 이상 {} 이하.", span(lang, max.into())),
+    }
+}
+
+/// What counts as being in use.
+pub fn mode(lang: Lang, mode: ActivityMode) -> &'static str {
+    match (mode, lang) {
+        (ActivityMode::Traffic, Lang::En) => "work is done in it",
+        (ActivityMode::Traffic, Lang::Ko) => "작업이 있는 동안",
+        (ActivityMode::Connections, Lang::En) => "a tab is open",
+        (ActivityMode::Connections, Lang::Ko) => "탭이 열려 있는 동안",
+    }
+}
+
+pub fn default_mode(lang: Lang, default: ActivityMode) -> String {
+    match lang {
+        Lang::En => format!("Default: {}", mode(lang, default)),
+        Lang::Ko => format!("기본값: {}", mode(lang, default)),
+    }
+}
+
+/// Images that may be chosen, some by patterns.
+pub fn images(lang: Lang, allowed: &[String]) -> String {
+    let allowed = allowed.join(", ");
+    match lang {
+        Lang::En => format!("Also allowed: {allowed} (* stands for anything)."),
+        Lang::Ko => format!("다음 이미지도 쓸 수 있습니다: {allowed} (*는 임의의 문자열)."),
+    }
+}
+
+pub fn copy_of(lang: Lang, name: &str) -> String {
+    match lang {
+        Lang::En => format!("Copy of {name}"),
+        Lang::Ko => format!("{name} 사본"),
+    }
+}
+
+/// Before the time of the archive.
+pub fn begins_with(lang: Lang, name: &str) -> String {
+    match lang {
+        Lang::En => format!("Begins with the home of “{name}”, archived"),
+        Lang::Ko => format!("‘{name}’의 홈으로 시작합니다. 보관 시각:"),
     }
 }
 

@@ -161,6 +161,15 @@ async fn all_pages(app: &TestApp) -> Vec<(String, String)> {
         condition::set(&mut status.conditions.healthy, false, "DataLost", HOSTILE, Timestamp::UNIX_EPOCH);
     })
     .await;
+    let archive = app
+        .archive(&broken, |home| {
+            // It has a slash in it, so this is a directory and a file.
+            let path = home.join(HOSTILE);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, HOSTILE).unwrap();
+            std::os::unix::fs::symlink(HOSTILE, home.join("link")).unwrap();
+        })
+        .await;
     let token = codehub_domain::TokenId::from_uuid(uuid::Uuid::now_v7());
     app.app.store().token_create(token, me, HOSTILE, &[7; 32], None).await.unwrap();
     app.app.store().setting_put(crate::coordinator::gc::BRAKE_SETTING, HOSTILE).await.unwrap();
@@ -179,10 +188,19 @@ async fn all_pages(app: &TestApp) -> Vec<(String, String)> {
         pages.push(path.into());
     }
     for id in [plain.id, broken.id] {
-        for rest in ["", "/row", "/live", "/edit", "/delete", "/logs"] {
+        for rest in ["", "/row", "/live", "/edit", "/delete", "/logs", "/archives"] {
             pages.push(format!("/workspaces/{id}{rest}"));
         }
     }
+    let (in_archive, of_it) =
+        (format!("/workspaces/{}/archives/{}", broken.id, archive.op), HOSTILE.find('/'));
+    let directory = crate::archived_http::encoded(&HOSTILE.as_bytes()[..of_it.unwrap()]);
+    pages.extend([
+        format!("/workspaces/new?from_archive={archive}"),
+        format!("{in_archive}/files"),
+        format!("{in_archive}/files?path={directory}"),
+        format!("{in_archive}/restore"),
+    ]);
     pages.extend([
         format!("/tokens/{token}/delete"),
         format!("/users/{other}"),

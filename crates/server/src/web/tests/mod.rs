@@ -1,9 +1,11 @@
-//! The pages against a real store and simulated backends, as a browser would ask for them.
+//! The pages against a real store, real archives and simulated instances, as a browser would ask for
+//! them.
 
+mod archives;
 mod http;
 mod markup;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use ::http::{
     Method, Request, StatusCode,
@@ -11,14 +13,18 @@ use ::http::{
 };
 use axum::{Router, body::Body, extract::ConnectInfo};
 use codehub_adapters::{
+    archive::{ObjectArchives, Progress, VolumeArchives},
     bus::MemoryBus,
     fake::{FakeBackends, Faults, Gate, World},
     store::{Created, NewWorkspace, Saved, SqliteStore},
+    volumes::{Volumes, directory::DirectoryVolumes},
 };
 use codehub_domain::{
-    Desired, Status, UserId, Workspace, WorkspaceId, event::Actor, limits::Limits, user::Role,
+    ArchiveKey, Desired, Generation, OpId, Status, UserId, VolumeKey, Workspace, WorkspaceId, event::Actor,
+    limits::Limits, user::Role,
 };
 use http_body_util::BodyExt as _;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
@@ -40,6 +46,8 @@ struct TestApp {
 struct Answer {
     status: StatusCode,
     headers: ::http::HeaderMap,
+    bytes: Vec<u8>,
+    /// The same as text.
     body: String,
 }
 
@@ -59,17 +67,25 @@ impl Answer {
 
 impl TestApp {
     async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    async fn with(settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap().to_owned();
-        let config = Config::with(&[("data_dir", &path)]).unwrap();
+        let config = Config::with(&[settings, &[("data_dir", &path)]].concat()).unwrap();
         let store = Arc::new(SqliteStore::open(dir.path().join("test.db")).await.unwrap());
         let fake = FakeBackends { world: World::new(1, Faults::NONE, None), gate: Gate::new() };
+        let volumes = DirectoryVolumes::new(dir.path());
+        volumes.prepare().await.unwrap();
+        let volumes: Arc<dyn Volumes> = Arc::new(volumes);
+        let objects = ObjectArchives::open_local(&dir.path().join("archives"), "").unwrap();
         let backends = Backends {
             store,
             bus: Arc::new(MemoryBus::new()),
-            instances: Arc::new(fake.clone()),
-            volumes: Arc::new(fake.clone()),
-            archives: Arc::new(fake),
+            instances: Arc::new(fake),
+            volumes: volumes.clone(),
+            archives: Arc::new(VolumeArchives::new("files", objects, volumes)),
         };
         let app = Arc::new(App::new(config, backends));
         let router = super::router().fallback(super::not_found).with_state(Arc::clone(&app));
@@ -116,14 +132,27 @@ impl TestApp {
         self.app.store().workspace_get(workspace.id).await.unwrap().unwrap()
     }
 
+    /// Archives a home, as it is filled here.
+    async fn archive(&self, workspace: &Workspace, fill: impl FnOnce(&Path)) -> ArchiveKey {
+        let key = ArchiveKey::of(workspace.id, OpId::from_uuid(Uuid::now_v7()));
+        let generation = Generation::default();
+        let volume = VolumeKey { owner: workspace.owner, workspace: workspace.id, generation };
+        let Backends { volumes, archives, .. } = &self.app.backends;
+        volumes.create(&volume).await.unwrap();
+        fill(&volumes.path(&volume).unwrap());
+        archives.put(&key, &volume, &Progress::new(), &CancellationToken::new()).await.unwrap();
+        volumes.delete(&volume).await.unwrap();
+        key
+    }
+
     async fn send(&self, request: Request<Body>) -> Answer {
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9))));
         let response = self.router.clone().oneshot(Request::from_parts(parts, body)).await.unwrap();
         let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        let body = String::from_utf8(bytes.to_vec()).unwrap();
-        Answer { status: parts.status, headers: parts.headers, body }
+        let bytes = body.collect().await.unwrap().to_bytes().to_vec();
+        let body = String::from_utf8_lossy(&bytes).into_owned();
+        Answer { status: parts.status, headers: parts.headers, bytes, body }
     }
 
     async fn get(&self, path: &str, cookies: &str) -> Answer {

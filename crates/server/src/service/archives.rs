@@ -1,0 +1,116 @@
+//! The archives kept of a workspace, and a look into them: for the API and the dashboard alike.
+
+use codehub_adapters::archive::{
+    ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, ListedArchive,
+};
+use codehub_domain::{ArchiveKey, OpId, Workspace, WorkspaceId, user::User};
+
+use super::{Access, Denied, find};
+use crate::app::App;
+
+/// Why there is nothing to be seen in an archive.
+#[derive(Debug, thiserror::Error)]
+pub enum Unseen {
+    #[error("there is no such {0}")]
+    Missing(&'static str),
+    #[error("is a directory or a symbolic link")]
+    NoFile,
+    #[error("this archive was made before archives had a list of their files: restore it to see them")]
+    NotListed,
+    #[error(transparent)]
+    Denied(#[from] Denied),
+}
+
+/// The finished archives of a workspace, newest first, after [`find`].
+///
+/// # Errors
+/// Their storage does not answer.
+pub async fn kept(app: &App, id: WorkspaceId) -> Result<Vec<ListedArchive>, Denied> {
+    let mut listed = app.backends.archives.list_of(id).await.map_err(|error| {
+        tracing::warn!(workspace = %id, %error, "archives cannot be listed");
+        Denied::Unreachable("the archives cannot be reached: try again".into())
+    })?;
+    listed.retain(|archive| archive.complete);
+    // Operation ids grow with time, so this is newest first whatever the clocks of the storage say.
+    listed.sort_unstable_by_key(|archive| std::cmp::Reverse(archive.key.op));
+    Ok(listed)
+}
+
+/// An archive to look into, and its workspace. Whether it is there is seen when it is looked into.
+///
+/// # Errors
+/// The workspace is unknown, or somebody else's.
+pub async fn own(
+    app: &App,
+    user: &User,
+    id: WorkspaceId,
+    op: OpId,
+) -> Result<(Workspace, ArchiveKey), Denied> {
+    let workspace = find(app, user, id, Access::Own).await?;
+    Ok((workspace, ArchiveKey::of(id, op)))
+}
+
+/// What is in the directory `dir`, names after `after`, after [`own`].
+///
+/// # Errors
+/// There is no such archive or directory, or it cannot be read.
+pub async fn files(
+    app: &App,
+    key: ArchiveKey,
+    dir: &[u8],
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<FilePage, Unseen> {
+    let found = app.backends.archives.files(&key, dir, after, limit).await;
+    found.map_err(|error| unseen(key, &error))?.ok_or(Unseen::Missing("directory in this archive"))
+}
+
+/// One file and its bytes, after [`own`].
+///
+/// # Errors
+/// There is no such archive or file, or it cannot be read.
+pub async fn file(app: &App, key: ArchiveKey, path: &[u8]) -> Result<(ArchivedFile, FileStream), Unseen> {
+    let found = app.backends.archives.file(&key, path).await.map_err(|error| unseen(key, &error))?;
+    let (file, stream) = found.ok_or(Unseen::Missing("file in this archive"))?;
+    Ok((file, stream.ok_or(Unseen::NoFile)?))
+}
+
+fn unseen(key: ArchiveKey, error: &ArchiveError) -> Unseen {
+    match error {
+        ArchiveError::NotFound { .. } => Unseen::Missing("archive"),
+        ArchiveError::NotListed => Unseen::NotListed,
+        error => {
+            tracing::warn!(archive = %key, %error, "an archive cannot be looked into");
+            Denied::Unreachable("the archive cannot be read now: try again".into()).into()
+        }
+    }
+}
+
+/// The archive a new workspace begins with, and whose home it is: it must be there, and be one's own.
+///
+/// # Errors
+/// It is not to be had.
+pub async fn source(app: &App, user: &User, key: ArchiveKey) -> Result<(Workspace, ArchiveMeta), Denied> {
+    const FIELD: &str = "from_archive";
+    match find(app, user, key.workspace, Access::Own).await {
+        // Whose it is, is nobody else's business.
+        Err(Denied::NotFound | Denied::Forbidden(_)) => Err(gone(FIELD)),
+        Err(other) => Err(other),
+        Ok(workspace) => Ok((workspace, existing(app, FIELD, key).await?)),
+    }
+}
+
+pub(super) fn gone(field: &'static str) -> Denied {
+    Denied::Invalid { field, why: "there is no such archive".into() }
+}
+
+pub(super) async fn existing(app: &App, field: &'static str, key: ArchiveKey) -> Result<ArchiveMeta, Denied> {
+    match app.backends.archives.head(&key).await {
+        Ok(Some(meta)) => Ok(meta),
+        Ok(None) => Err(gone(field)),
+        Err(error) => {
+            tracing::warn!(archive = %key, %error, "an archive to go back to could not be looked at");
+            Err(Denied::Unreachable("the archive cannot be looked at now: try again".into()))
+        }
+    }
+}
