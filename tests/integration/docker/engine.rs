@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{Docked, TestEngine, setup};
+use super::{Docked, TestEngine, script, setup};
 
 /// An engine that only this test uses.
 struct OwnEngine {
@@ -16,16 +16,12 @@ struct OwnEngine {
     engine: TestEngine,
 }
 
-fn script() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/docker-engine")
-}
-
 impl OwnEngine {
     fn start() -> Option<Self> {
         TestEngine::of_this_run()?;
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("engine");
-        let output = Command::new(script()).arg("start").arg(&at).output().unwrap();
+        let output = Command::new(script("docker-engine")).arg("start").arg(&at).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (_, words) = text.trim().split_once('=')?;
@@ -35,7 +31,10 @@ impl OwnEngine {
 
 impl Drop for OwnEngine {
     fn drop(&mut self) {
-        let _ = Command::new(script()).arg("stop").arg(self.directory.path().join("engine")).output();
+        let _ = Command::new(script("docker-engine"))
+            .arg("stop")
+            .arg(self.directory.path().join("engine"))
+            .output();
     }
 }
 

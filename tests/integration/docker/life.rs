@@ -55,7 +55,6 @@ async fn from_creation_to_deletion_on_docker_and_s3() {
 /// For each trouble: archiving is asked for while the store has it, and once it is over everything is
 /// where it should be within a minute. Meanwhile the home is on its volume, or its archive is whole.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "not yet seen to pass in one go"]
 async fn no_trouble_with_the_store_loses_a_home() {
     let Some(engine) = TestEngine::of_this_run() else { return };
     let Some(bucket) = TestBucket::of_this_run().await else { return };

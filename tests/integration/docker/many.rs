@@ -8,7 +8,6 @@ use serde_json::json;
 use super::{Docked, IMAGE, TestEngine, setup};
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "not yet seen to pass"]
 async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
     let Some(engine) = TestEngine::of_this_run() else { return };
     let setup = setup(&engine).env("LIMITS_MAX_RUNNING_GLOBAL", "0").env("COORDINATOR_CONCURRENCY", "4");

@@ -8,7 +8,6 @@ mod recovery;
 
 use std::{
     net::SocketAddr,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
@@ -99,26 +98,17 @@ pub(crate) fn setup(engine: &TestEngine) -> Setup {
         .env("RUNTIME_MEMORY", "256")
         .env("IDE", "builtin")
         .env("IDE_COMMAND", "");
-    // Each is as large as the program itself: once per engine is enough.
-    if !(engine.run(&["image", "inspect", IMAGE]).0) {
-        build_images(&setup);
-    }
+    let output = Command::new(script("test-images"))
+        .args([&engine.host, env!("CARGO_BIN_EXE_codehub")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     setup
 }
 
-fn build_images(setup: &Setup) {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("bin")).unwrap();
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|it| Path::new(it).exists()).unwrap();
-    std::fs::copy(busybox, root.path().join("bin/busybox")).unwrap();
-    for name in ["sh", "cat", "sleep"] {
-        symlink("busybox", root.path().join("bin").join(name)).unwrap();
-    }
-    let root = root.path().to_str().unwrap();
-    for words in [vec!["image", "build"], vec!["image", "build", "--tag", IMAGE, "--root", root]] {
-        let output = setup.command(&words).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
+/// One of the scripts that prepare what tests need.
+pub(crate) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
 impl Docked {
@@ -148,8 +138,13 @@ impl Docked {
     }
 
     pub(crate) fn containers(&self, id: &str) -> Vec<String> {
+        self.containers_that(id, "name=codehub")
+    }
+
+    pub(crate) fn containers_that(&self, id: &str, filter: &str) -> Vec<String> {
         let label = format!("label=codehub.workspace={id}");
-        let text = self.engine.docker(&["ps", "-a", "--filter", &label, "--format", "{{.Names}}"]);
+        let filters = ["--filter", &label, "--filter", filter];
+        let text = self.engine.docker(&[&["ps", "-a", "--format", "{{.Names}}"], &filters[..]].concat());
         text.split_whitespace().map(str::to_owned).collect()
     }
 
