@@ -11,9 +11,11 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use codehub_adapters::fake::FlakyLink;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{Server, Setup};
@@ -124,6 +126,32 @@ impl Docked {
 
     pub(crate) fn note(&self, id: &str) {
         self.ids.lock().unwrap().push(id.to_owned());
+    }
+
+    /// Asks for something, and returns when CodeHub has begun to do it.
+    pub(crate) async fn begin(&self, id: &str, verb: &str, operation: &str) {
+        let asked = match verb {
+            "delete" => self.server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await,
+            verb => self.server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await,
+        };
+        assert!(asked.0.is_success(), "{verb}: {asked:?}");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(10) {
+            let (status, now) = self.server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
+            if status == StatusCode::NOT_FOUND || now["operation"] == operation {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is left of a workspace that was deleted, or soon.
+    pub(crate) async fn until_gone(&self, id: &str, row: &str) {
+        let begun = Instant::now();
+        while !(self.containers(id).is_empty() && self.volumes(id).is_empty()) {
+            let there = (self.containers(id), self.volumes(id));
+            assert!(begun.elapsed() < Duration::from_secs(60), "{row}: {there:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Runs a shell line inside the workspace.

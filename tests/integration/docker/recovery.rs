@@ -4,9 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
-use serde_json::json;
-
 use super::{Docked, TestEngine, setup};
 
 /// What the container is when CodeHub comes back.
@@ -34,18 +31,7 @@ impl Left {
 
 /// Asks for something, and kills CodeHub so long after it has begun to do it.
 async fn killed_in(docked: &mut Docked, id: &str, verb: &str, operation: &str, millis: u64) {
-    let asked = match verb {
-        "delete" => docked.server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await,
-        verb => docked.server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await,
-    };
-    assert!(asked.0.is_success(), "{verb}: {asked:?}");
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
-        let (status, now) = docked.server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
-        if status == StatusCode::NOT_FOUND || now["operation"] == operation {
-            break;
-        }
-    }
+    docked.begin(id, verb, operation).await;
     tokio::time::sleep(Duration::from_millis(millis)).await;
     docked.server.kill();
 }
@@ -127,11 +113,6 @@ async fn killed_while_deleting() {
         killed_in(&mut docked, &id, "delete", "DELETING", millis).await;
         left.put(&docked, &id);
         docked.server.restart().await;
-        let begun = Instant::now();
-        while !(docked.containers(&id).is_empty() && docked.volumes(&id).is_empty()) {
-            let there = (docked.containers(&id), docked.volumes(&id));
-            assert!(begun.elapsed() < Duration::from_secs(30), "{millis} ms {left:?}: {there:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        docked.until_gone(&id, &format!("{millis} ms {left:?}")).await;
     }
 }

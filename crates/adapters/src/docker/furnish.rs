@@ -7,6 +7,7 @@ use bollard::{
     body_full,
     query_parameters::{ContainerArchiveInfoOptionsBuilder, UploadToContainerOptionsBuilder},
 };
+use jiff::Timestamp;
 
 use super::engine::{Engine, found};
 use crate::runtime::{Result, RuntimeError, ide::DefaultFile};
@@ -72,6 +73,7 @@ impl Home<'_> {
         header.set_uid(self.owner.0.into());
         header.set_gid(self.owner.1.into());
         header.set_size(size);
+        header.set_mtime(Timestamp::now().as_second().unsigned_abs());
         header
     }
 }

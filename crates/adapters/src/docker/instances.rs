@@ -225,8 +225,12 @@ impl Inner {
             }
             self.stop(spec.workspace).await?;
         }
-        if found(there).map_err(self.engine.failed("look at a volume"))?.is_none() {
+        let there = found(there).map_err(self.engine.failed("look at a volume"))?;
+        let Some(there) = there else {
             return Err(RuntimeError::Failed(format!("the volume {volume} does not exist")));
+        };
+        if read_labels(Some(&there.labels), &self.config.deployment).is_none() {
+            return Err(RuntimeError::Failed(format!("the volume {volume} is not this deployment's")));
         }
         network?;
         let name = container_name(spec.workspace);
