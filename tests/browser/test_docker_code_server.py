@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from idle_rig import REPO, chromium, server, until
+from idle_rig import REPO, TTL, chromium, server, until
 from test_idle_code_server import command, opened
 
 ENGINE, BUCKET = os.environ.get("CODEHUB_TEST_DOCKER"), os.environ.get("CODEHUB_TEST_S3")
@@ -37,7 +37,6 @@ def settings():
     return {
         "RUNTIME": "docker", "DOCKER_HOST": ENGINE.split()[0], "RUNTIME_IMAGE": IMAGE, "RUNTIME_PULL": "never",
         "S3_ENDPOINT": endpoint, "S3_BUCKET": bucket, "S3_ACCESS_KEY": key, "S3_SECRET_KEY": secret,
-        "TTL_STANDBY_SECONDS": "3600", "TTL_ARCHIVE_SECONDS": "3600",
     }
 
 
@@ -65,7 +64,8 @@ def item(page, name):
 
 
 def test_what_was_made_in_the_browser_survives_stop_archive_and_restore(tmp_path):
-    with server(tmp_path, "auto", **settings()) as running, chromium() as browser:
+    awake = {"TTL_STANDBY_SECONDS": "3600", "TTL_ARCHIVE_SECONDS": "3600"}
+    with server(tmp_path, "auto", **settings(), **awake) as running, chromium() as browser:
         id = running.create("project")
         inside(id, "mkdir", FOLDER)
         page = opened(running, browser, id)
@@ -109,3 +109,13 @@ def test_what_was_made_in_the_browser_survives_stop_archive_and_restore(tmp_path
         assert inside(id, "stat", "-c", "%u:%g", FOLDER, FOLDER + "/hello.txt") == "1000:1000\n1000:1000"
         quiet = inside(id, "cat", ".local/share/code-server/User/settings.json")
         assert '"chat.disableAIFeatures": true' in quiet, "an idle tab is quiet here, too"
+
+
+def test_a_tab_left_alone_sleeps_in_a_container_too(tmp_path):
+    with server(tmp_path, "auto", **settings()) as running, chromium() as browser:
+        id = running.create("alone")
+        opened(running, browser, id)
+        slept = until(TTL + 120, lambda: running.phase(id) == "STANDBY")
+        print(f"left alone: STANDBY after {slept:.0f} s (TTL {TTL})")
+        reasons = [line["reason"] for line in running.call("GET", f"/workspaces/{id}/history")["items"]]
+        assert any("no activity" in reason for reason in reasons), reasons
