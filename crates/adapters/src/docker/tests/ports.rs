@@ -110,13 +110,13 @@ async fn strangers_are_never_touched() {
     assert!(rig.volumes.delete(&spec.volume).await.is_err());
     assert!(rig.volumes.create(&spec.volume).await.is_err());
     let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
-    assert!(error.contains("not ours"), "{error}");
-    assert_eq!(rig.docker(&["inspect", "-f", "{{.State.Running}}", &stranger]), "true");
-    rig.docker(&["volume", "inspect", &volume]);
-    rig.docker(&["rm", "-f", &stranger]);
-    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
     assert!(error.contains("is not this deployment's"), "another's home is not mounted: {error}");
     rig.docker(&["volume", "rm", &volume]);
+    rig.volumes.create(&spec.volume).await.unwrap();
+    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+    assert!(error.contains("not ours"), "{error}");
+    assert_eq!(rig.docker(&["inspect", "-f", "{{.State.Running}}", &stranger]), "true");
+    rig.docker(&["rm", "-f", &stranger]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
