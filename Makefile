@@ -8,7 +8,7 @@ run:            ## Run CodeHub with embedded defaults
 test:           ## Run the tests; installs and starts what they need
 	scripts/test
 
-test-all:       ## And the long ones: containers, idle tabs of real IDEs
+test-all:       ## And the long ones: real IDEs, in containers and left alone
 	scripts/test --all
 
 check:          ## Formatting and lints

@@ -32,7 +32,7 @@ def free_port():
 
 
 class Server:
-    def __init__(self, directory, more=None):
+    def __init__(self, directory, **settings):
         self.port = free_port()
         environment = {
             "PATH": os.environ["PATH"],
@@ -47,7 +47,7 @@ class Server:
             "PROCESS_SANDBOX": "never",
             "IDE": "builtin",
             "LOG": "warn",
-            **(more or {}),
+            **settings,
         }
         self.process = subprocess.Popen([BINARY], env=environment, stdout=subprocess.DEVNULL, cwd=directory)
         self.cookie = None

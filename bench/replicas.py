@@ -43,11 +43,12 @@ class Cluster:
             ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
             stdout=subprocess.DEVNULL, cwd=directory)
         for _ in range(REPLICAS):
-            self.servers.append(life.Server(directory, {
-                "DATABASE_URL": self.url,
-                "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}",
-                "COORDINATOR_IDLE_INTERVAL": f"{IDLE_INTERVAL}s",
-            }))
+            self.servers.append(life.Server(
+                directory,
+                DATABASE_URL=self.url,
+                REDIS_URL=f"redis://127.0.0.1:{self.redis_port}",
+                COORDINATOR_IDLE_INTERVAL=f"{IDLE_INTERVAL}s",
+            ))
 
     def sql(self, text):
         return psql(self.url, text)

@@ -78,13 +78,14 @@ class Server:
 
 
 @contextmanager
-def server(tmp_path, ide):
+def server(tmp_path, ide, **settings):
     port = free_port()
     env = dict(os.environ, PATH=f"{CACHE / 'bin'}:{os.environ['PATH']}", CODEHUB_LISTEN=f"127.0.0.1:{port}",
                CODEHUB_DATA_DIR=str(tmp_path / "data"), CODEHUB_ADMIN_USERNAME=NAME,
                CODEHUB_ADMIN_PASSWORD=PASSWORD, IDE=ide, PROCESS_SANDBOX="never",
                TTL_STANDBY_SECONDS=str(TTL), TTL_ARCHIVE_SECONDS="0", LIMITS_MAX_RUNNING_PER_USER="0",
                ACTIVITY_FLUSH_INTERVAL=f"{FLUSH}s", COORDINATOR_TTL_INTERVAL=f"{SYNC}s")
+    env |= settings
     log = open(tmp_path / "server.log", "w")
     process = subprocess.Popen([BINARY, "serve"], env=env, stdout=log, stderr=log)
     running = Server(f"http://127.0.0.1:{port}", tmp_path)

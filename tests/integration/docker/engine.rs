@@ -6,9 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::{Docked, TestEngine, setup};
+use super::{Docked, TestBucket, TestEngine, script, setup};
 
 /// An engine that only this test uses.
 struct OwnEngine {
@@ -16,16 +17,12 @@ struct OwnEngine {
     engine: TestEngine,
 }
 
-fn script() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/docker-engine")
-}
-
 impl OwnEngine {
     fn start() -> Option<Self> {
         TestEngine::of_this_run()?;
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("engine");
-        let output = Command::new(script()).arg("start").arg(&at).output().unwrap();
+        let output = Command::new(script("docker-engine")).arg("start").arg(&at).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (_, words) = text.trim().split_once('=')?;
@@ -35,7 +32,10 @@ impl OwnEngine {
 
 impl Drop for OwnEngine {
     fn drop(&mut self) {
-        let _ = Command::new(script()).arg("stop").arg(self.directory.path().join("engine")).output();
+        let _ = Command::new(script("docker-engine"))
+            .arg("stop")
+            .arg(self.directory.path().join("engine"))
+            .output();
     }
 }
 
@@ -64,56 +64,83 @@ impl TestEngine {
     }
 }
 
+impl OwnEngine {
+    fn handle(&self) -> TestEngine {
+        let TestEngine { host, start, pid } = &self.engine;
+        TestEngine { host: host.clone(), start: start.clone(), pid: pid.clone() }
+    }
+
+    /// Kills it for a second; what was going on arrives within a minute of its return.
+    async fn blink(&self, docked: &Docked, id: &str, row: &str) -> Instant {
+        self.engine.kill();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (_, during) = docked.server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
+        assert_ne!(during["phase"], "ERROR", "{row}: {during:#}");
+        self.engine.start_again();
+        Instant::now()
+    }
+}
+
+const SUM: &str = "busybox sha256sum large";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_and_started_again_at_every_step() {
     let Some(own) = OwnEngine::start() else { return };
-    let engine = || TestEngine {
-        host: own.engine.host.clone(),
-        start: own.engine.start.clone(),
-        pid: own.engine.pid.clone(),
-    };
-    let docked = Docked::start(setup(&own.engine), engine()).await;
+    let Some(bucket) = TestBucket::of_this_run().await else { return };
+    let docked = Docked::start(bucket.configure(setup(&own.engine)), own.handle()).await;
     let server = &docked.server;
-    let id = docked.create("steps").await;
-    let (done, sum) = docked.inside(
-        &id,
-        "busybox dd if=/dev/urandom of=large bs=1M count=30 2>/dev/null; busybox sha256sum large",
-    );
+
+    let (status, made) = server.post("/workspaces", json!({ "name": "steps" })).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    let id = made["id"].as_str().unwrap().to_owned();
+    docked.note(&id);
+    let back = own.blink(&docked, &id, "create").await;
+    server.until_phase(&id, "RUNNING").await;
+    eprintln!("PROVISIONING: RUNNING {:.1?} after the engine came back", back.elapsed());
+    let fill = format!("busybox dd if=/dev/urandom of=large bs=1M count=30 2>/dev/null; {SUM}");
+    let (done, sum) = docked.inside(&id, &fill);
     assert!(done, "{sum}");
-    let mut report = Vec::new();
-    for (verb, phase) in
-        [("stop", "STANDBY"), ("start", "RUNNING"), ("archive", "ARCHIVED"), ("start", "RUNNING")]
-    {
+
+    for (verb, operation, millis, phase) in [
+        ("stop", "STOPPING", 0, "STANDBY"),
+        ("start", "STARTING", 0, "RUNNING"),
+        ("stop", "STOPPING", 80, "STANDBY"),
+        ("start", "STARTING", 100, "RUNNING"),
+        ("archive", "ARCHIVING", 0, "ARCHIVED"),
+        ("start", "RESTORING", 0, "RUNNING"),
+        ("archive", "ARCHIVING", 400, "ARCHIVED"),
+        ("start", "RESTORING", 400, "RUNNING"),
+        ("archive", "ARCHIVING", 900, "ARCHIVED"),
+        ("start", "RESTORING", 800, "RUNNING"),
+    ] {
+        let row = format!("{operation} for {millis} ms");
         if verb == "archive" {
             server.go(&id, "stop").await;
         }
-        let (status, body) = server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await;
-        assert!(status.is_success(), "{verb}: {body}");
-        // In the middle of it.
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        own.engine.kill();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let during = server.workspace(&id).await;
-        assert_ne!(during["phase"], "ERROR", "{verb}: {during:#}");
-        own.engine.start_again();
-        let back = Instant::now();
-        server.until(&id, phase, |it| it["phase"] == phase && it["operation"] == "NONE").await;
-        assert!(back.elapsed() < Duration::from_secs(60));
-        report.push(format!("{verb}: {phase} {:.1?} after the engine came back", back.elapsed()));
+        docked.begin(&id, verb, operation).await;
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        let back = own.blink(&docked, &id, &row).await;
+        server.until_phase(&id, phase).await;
+        assert!(back.elapsed() < Duration::from_secs(60), "{row}");
+        // A new engine ends what the old one ran, and the row says RUNNING until the first look.
+        while phase == "RUNNING" && docked.inside(&id, SUM) != (true, sum.clone()) {
+            let said = docked.inside(&id, SUM);
+            assert!(back.elapsed() < Duration::from_secs(60), "{row}: the home is not as it was: {said:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        server.until_phase(&id, phase).await;
+        eprintln!("{row}: {phase} {:.1?} after the engine came back", back.elapsed());
     }
-    assert_eq!(docked.inside(&id, "busybox sha256sum large"), (true, sum), "the home is as it was");
-    eprintln!("{}", report.join("\n"));
+
+    docked.begin(&id, "delete", "DELETING").await;
+    own.blink(&docked, &id, "delete").await;
+    docked.until_gone(&id, "delete").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_is_proxied_while_the_engine_is_away() {
     let Some(own) = OwnEngine::start() else { return };
-    let engine = TestEngine {
-        host: own.engine.host.clone(),
-        start: own.engine.start.clone(),
-        pid: own.engine.pid.clone(),
-    };
-    let docked = Docked::start(setup(&own.engine).env("RUNTIME_REACH", "address"), engine).await;
+    let docked = Docked::start(setup(&own.engine).env("RUNTIME_REACH", "address"), own.handle()).await;
     let id = docked.create("away").await;
     assert_eq!(docked.page(&id).await, 200);
     own.engine.kill();

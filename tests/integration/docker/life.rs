@@ -45,17 +45,12 @@ async fn from_creation_to_deletion_on_docker_and_s3() {
 
     let (status, _) = server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await;
     assert_eq!(status, StatusCode::NO_CONTENT);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !(docked.volumes(&id).is_empty() && docked.containers(&id).is_empty()) {
-        assert!(Instant::now() < deadline, "still there");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    docked.until_gone(&id, "deleted").await;
 }
 
 /// For each trouble: archiving is asked for while the store has it, and once it is over everything is
 /// where it should be within a minute. Meanwhile the home is on its volume, or its archive is whole.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "not yet seen to pass in one go"]
 async fn no_trouble_with_the_store_loses_a_home() {
     let Some(engine) = TestEngine::of_this_run() else { return };
     let Some(bucket) = TestBucket::of_this_run().await else { return };

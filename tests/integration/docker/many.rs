@@ -1,6 +1,14 @@
 //! Thirty at once, and how much time CodeHub adds.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use reqwest::StatusCode;
 use serde_json::json;
@@ -8,7 +16,6 @@ use serde_json::json;
 use super::{Docked, IMAGE, TestEngine, setup};
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "not yet seen to pass"]
 async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
     let Some(engine) = TestEngine::of_this_run() else { return };
     let setup = setup(&engine).env("LIMITS_MAX_RUNNING_GLOBAL", "0").env("COORDINATOR_CONCURRENCY", "4");
@@ -24,6 +31,7 @@ async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
         ids.push(id);
     }
     let mut times = Vec::new();
+    let watched = watch_making(&docked.engine.host);
     loop {
         let asked = Instant::now();
         let list = server.get("/workspaces?limit=100").await;
@@ -36,10 +44,45 @@ async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
         assert!(begun.elapsed() < Duration::from_secs(240), "{list:#}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let most = watched.ended();
+    assert!((2..=4).contains(&most), "at most COORDINATOR_CONCURRENCY are made at once: {most}");
     times.sort_unstable();
     let p99 = times[(times.len() * 99 / 100).min(times.len() - 1)];
-    eprintln!("30 RUNNING after {:.1?}; API p99 {p99:.1?} over {} requests", begun.elapsed(), times.len());
+    let (all, asked) = (begun.elapsed(), times.len());
+    eprintln!("30 RUNNING after {all:.1?}, {most} made at once; API p99 {p99:.1?} over {asked} requests");
     assert!(p99 < Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 200 }), "{p99:?}");
+}
+
+/// Looks all the while how many containers are being made: helpers, and workspaces not started yet.
+struct Watched {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<usize>,
+}
+
+fn watch_making(host: &str) -> Watched {
+    let (host, stop) = (host.to_owned(), Arc::new(AtomicBool::new(false)));
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        let mut most = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            let words = ["-H", &host, "ps", "-a", "--format", "{{.Names}} {{.State}}"];
+            let output = Command::new("docker").args(words).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let making = |line: &&str| line.starts_with("codehub-job-") || line.ends_with(" created");
+            most = most.max(text.lines().filter(making).count());
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        most
+    });
+    Watched { stop, thread }
+}
+
+impl Watched {
+    /// How many there were at most.
+    fn ended(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
 }
 
 /// `docker run` and the first answer, against CodeHub's start and the first answer, in one run.

@@ -8,13 +8,14 @@ mod recovery;
 
 use std::{
     net::SocketAddr,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use codehub_adapters::fake::FlakyLink;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{Server, Setup};
@@ -99,26 +100,17 @@ pub(crate) fn setup(engine: &TestEngine) -> Setup {
         .env("RUNTIME_MEMORY", "256")
         .env("IDE", "builtin")
         .env("IDE_COMMAND", "");
-    // Each is as large as the program itself: once per engine is enough.
-    if !(engine.run(&["image", "inspect", IMAGE]).0) {
-        build_images(&setup);
-    }
+    let output = Command::new(script("test-images"))
+        .args([&engine.host, env!("CARGO_BIN_EXE_codehub")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     setup
 }
 
-fn build_images(setup: &Setup) {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("bin")).unwrap();
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|it| Path::new(it).exists()).unwrap();
-    std::fs::copy(busybox, root.path().join("bin/busybox")).unwrap();
-    for name in ["sh", "cat", "sleep"] {
-        symlink("busybox", root.path().join("bin").join(name)).unwrap();
-    }
-    let root = root.path().to_str().unwrap();
-    for words in [vec!["image", "build"], vec!["image", "build", "--tag", IMAGE, "--root", root]] {
-        let output = setup.command(&words).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
+/// One of the scripts that prepare what tests need.
+pub(crate) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
 impl Docked {
@@ -136,6 +128,32 @@ impl Docked {
         self.ids.lock().unwrap().push(id.to_owned());
     }
 
+    /// Asks for something, and returns when CodeHub has begun to do it.
+    pub(crate) async fn begin(&self, id: &str, verb: &str, operation: &str) {
+        let asked = match verb {
+            "delete" => self.server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await,
+            verb => self.server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await,
+        };
+        assert!(asked.0.is_success(), "{verb}: {asked:?}");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(10) {
+            let (status, now) = self.server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
+            if status == StatusCode::NOT_FOUND || now["operation"] == operation {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is left of a workspace that was deleted, or soon.
+    pub(crate) async fn until_gone(&self, id: &str, row: &str) {
+        let begun = Instant::now();
+        while !(self.containers(id).is_empty() && self.volumes(id).is_empty()) {
+            let there = (self.containers(id), self.volumes(id));
+            assert!(begun.elapsed() < Duration::from_secs(60), "{row}: {there:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Runs a shell line inside the workspace.
     pub(crate) fn inside(&self, id: &str, line: &str) -> (bool, String) {
         self.engine.run(&["exec", &format!("codehub-ws-{id}"), "/bin/sh", "-c", line])
@@ -148,8 +166,13 @@ impl Docked {
     }
 
     pub(crate) fn containers(&self, id: &str) -> Vec<String> {
+        self.containers_that(id, "name=codehub")
+    }
+
+    pub(crate) fn containers_that(&self, id: &str, filter: &str) -> Vec<String> {
         let label = format!("label=codehub.workspace={id}");
-        let text = self.engine.docker(&["ps", "-a", "--filter", &label, "--format", "{{.Names}}"]);
+        let filters = ["--filter", &label, "--filter", filter];
+        let text = self.engine.docker(&[&["ps", "-a", "--format", "{{.Names}}"], &filters[..]].concat());
         text.split_whitespace().map(str::to_owned).collect()
     }
 

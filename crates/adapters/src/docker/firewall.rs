@@ -6,6 +6,8 @@
 //! engine); elsewhere `docs/SECURITY.md` has them to copy. Rules are only ever added: to a chain of
 //! Docker's for what is forwarded, and to INPUT for the machine itself.
 
+use std::{collections::HashSet, time::Duration};
+
 use tokio::process::Command;
 
 use crate::runtime::{Result, RuntimeError};
@@ -23,6 +25,10 @@ pub enum FirewallChoice {
 /// Not public: private use, carrier-grade NAT, link-local (metadata services), loopback.
 const PRIVATE: &[&str] =
     &["10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
+
+/// Others change rules, too, and hold the lock for moments only.
+const LOCK_SECONDS: &str = "10";
+const ANSWER: Duration = Duration::from_secs(15);
 
 /// Puts the rules in place; does nothing where they are.
 pub(super) async fn apply(choice: FirewallChoice, bridge: &str, local: bool) -> Result<()> {
@@ -51,42 +57,70 @@ pub(super) async fn apply(choice: FirewallChoice, bridge: &str, local: bool) -> 
 }
 
 async fn add_all(bridge: &str) -> std::result::Result<(), String> {
-    for rule in rules(bridge) {
-        let with = |verb: &str| {
-            let (chain, rest) = rule.split_first().map_or(("", &[][..]), |(chain, rest)| (*chain, rest));
-            let mut words = vec!["-w".to_owned(), verb.to_owned(), chain.to_owned()];
-            words.extend(rest.iter().map(|word| (*word).to_owned()));
-            words
-        };
-        if iptables(&with("-C")).await.is_err() {
-            iptables(&with("-I")).await?;
-        }
+    let rules = rules(bridge);
+    let listed = iptables(&["-S"]).await?;
+    let there: HashSet<&str> = listed.lines().collect();
+    if rules.iter().all(|(chain, rule)| there.contains(format!("-A {chain} {rule}").as_str())) {
+        return Ok(());
+    }
+    // Their order matters, so a set with holes is made anew.
+    for (chain, rule) in &rules {
+        let with = |verb| -> Vec<&str> { [verb, *chain].into_iter().chain(rule.split(' ')).collect() };
+        while iptables(&with("-D")).await.is_ok() {}
+    }
+    for (chain, rule) in &rules {
+        let insert: Vec<&str> = ["-I", *chain].into_iter().chain(rule.split(' ')).collect();
+        iptables(&insert).await?;
     }
     Ok(())
 }
 
-/// Each is inserted at the top, so the last one is asked first.
-fn rules(bridge: &str) -> Vec<Vec<&str>> {
+/// Chains and rules, as `iptables -S` writes them. Each is inserted at the top, so the last one is asked
+/// first.
+fn rules(bridge: &str) -> Vec<(&'static str, String)> {
     let mut rules = Vec::new();
     for network in PRIVATE {
-        rules.push(vec!["DOCKER-USER", "-i", bridge, "-d", network, "-j", "DROP"]);
+        rules.push(("DOCKER-USER", format!("-d {network} -i {bridge} -j DROP")));
     }
     // Names are resolved by whatever the machine uses, which is often on a private address.
     for protocol in ["udp", "tcp"] {
-        rules.push(vec!["DOCKER-USER", "-i", bridge, "-p", protocol, "--dport", "53", "-j", "RETURN"]);
+        rules.push(("DOCKER-USER", format!("-i {bridge} -p {protocol} -m {protocol} --dport 53 -j RETURN")));
     }
-    let answers = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED", "-j"];
-    rules.push([&["DOCKER-USER", "-i", bridge][..], &answers[..], &["RETURN"]].concat());
-    rules.push(vec!["INPUT", "-i", bridge, "-j", "DROP"]);
-    rules.push([&["INPUT", "-i", bridge][..], &answers[..], &["ACCEPT"]].concat());
+    let answers = "-m conntrack --ctstate RELATED,ESTABLISHED";
+    rules.push(("DOCKER-USER", format!("-i {bridge} {answers} -j RETURN")));
+    rules.push(("INPUT", format!("-i {bridge} -j DROP")));
+    rules.push(("INPUT", format!("-i {bridge} {answers} -j ACCEPT")));
     rules
 }
 
-async fn iptables(words: &[String]) -> std::result::Result<(), String> {
-    let output = Command::new("iptables").args(words).output().await;
+async fn iptables(words: &[&str]) -> std::result::Result<String, String> {
+    let command = || format!("iptables {}", words.join(" "));
+    let running = Command::new("iptables").args(["-w", LOCK_SECONDS]).args(words).kill_on_drop(true).output();
+    let output = tokio::time::timeout(ANSWER, running).await;
+    let output = output.map_err(|_| format!("{} does not end", command()))?;
     let output = output.map_err(|error| format!("iptables cannot be run: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(format!("iptables {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!("{}: {}", command(), String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_and_names_are_let_through_before_private_networks_are_not() {
+        let rules = rules("chub-0");
+        let forwarded: Vec<&str> = rules
+            .iter()
+            .filter(|(chain, _)| *chain == "DOCKER-USER")
+            .map(|(_, rule)| rule.as_str())
+            .rev()
+            .collect();
+        let first_drop = forwarded.iter().position(|rule| rule.ends_with("DROP")).unwrap();
+        assert!(forwarded[..first_drop].iter().all(|rule| rule.ends_with("RETURN")));
+        assert_eq!(forwarded.len() - first_drop, PRIVATE.len());
+        assert!(rules.iter().all(|(_, rule)| rule.contains("-i chub-0 ")), "of this network only");
+    }
 }

@@ -35,7 +35,7 @@ use super::{
         Engine, LABEL_CONFIG, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, found, is_missing, is_status,
     },
     engine::{label_filter, read_labels},
-    image,
+    furnish, image,
     network::Network,
 };
 use crate::{
@@ -59,8 +59,10 @@ struct Inner {
     engine: Arc<Engine>,
     config: DockerConfig,
     network: Network,
-    /// One at a time makes the network or pulls an image.
+    /// One at a time makes the network, its rules, or pulls an image.
     making: tokio::sync::Mutex<()>,
+    /// The volumes that this process has furnished.
+    furnished: Mutex<HashMap<WorkspaceId, Generation>>,
     /// Where containers were last seen: what runs is proxied while the engine is away.
     seen_at: Mutex<HashMap<WorkspaceId, SocketAddr>>,
 }
@@ -77,6 +79,7 @@ impl DockerRuntime {
             network,
             config,
             making: tokio::sync::Mutex::default(),
+            furnished: Mutex::default(),
             seen_at: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -169,6 +172,10 @@ impl Instances for DockerRuntime {
         !self.inner.config.ide.strip_prefix
     }
 
+    fn ide(&self) -> &str {
+        &self.inner.config.ide.name
+    }
+
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
         if self.inner.ours(id).await?.is_none() {
             return Ok(Box::pin(futures::stream::empty()));
@@ -201,7 +208,14 @@ impl Inner {
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {
         let client = self.engine.client().await?;
         let body = body::workspace(&self.config, &self.network.name, spec);
-        if let Some((generation, container)) = self.ours(spec.workspace).await? {
+        let volume = spec.volume.to_string();
+        let network = async {
+            let _one = self.making.lock().await;
+            self.network.ensure(&self.engine, &self.config).await
+        };
+        let (before, there, network) =
+            tokio::join!(self.ours(spec.workspace), client.inspect_volume(&volume), network);
+        if let Some((generation, container)) = before? {
             let label = |labels: &HashMap<String, String>| labels.get(LABEL_CONFIG).cloned();
             let made_with =
                 container.config.as_ref().and_then(|config| config.labels.as_ref()).and_then(label);
@@ -211,18 +225,23 @@ impl Inner {
             }
             self.stop(spec.workspace).await?;
         }
-        let volume = spec.volume.to_string();
-        let there = found(client.inspect_volume(&volume).await);
-        if there.map_err(self.engine.failed("look at a volume"))?.is_none() {
+        let there = found(there).map_err(self.engine.failed("look at a volume"))?;
+        let Some(there) = there else {
             return Err(RuntimeError::Failed(format!("the volume {volume} does not exist")));
+        };
+        if read_labels(Some(&there.labels), &self.config.deployment).is_none() {
+            return Err(RuntimeError::Failed(format!("the volume {volume} is not this deployment's")));
         }
-        {
-            let _one = self.making.lock().await;
-            self.network.ensure(&self.engine, &self.config).await?;
-        }
+        network?;
         let name = container_name(spec.workspace);
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
-        client.create_container(Some(options), body).await.map_err(|error| {
+        // It takes a while, and the packet rules only matter once something runs in it.
+        let shut_in = async {
+            let _one = self.making.lock().await;
+            self.network.shut_in(&self.engine, &self.config).await
+        };
+        let (created, shut_in) = tokio::join!(client.create_container(Some(options), body), shut_in);
+        created.map_err(|error| {
             if is_status(&error, 409) {
                 RuntimeError::Failed(format!("the name {name} is taken by a container that is not ours"))
             } else if is_missing(&error) {
@@ -231,7 +250,30 @@ impl Inner {
                 self.engine.failed("make the container")(error)
             }
         })?;
+        shut_in?;
+        self.furnish(spec, &name).await;
         client.start_container(&name, None).await.map_err(self.engine.failed("start the container"))
+    }
+
+    /// A home that will not have the IDE's settings is a home all the same.
+    async fn furnish(&self, spec: &InstanceSpec, container: &str) {
+        let files = self.config.ide.files;
+        let known =
+            |map: &HashMap<WorkspaceId, Generation>| map.get(&spec.workspace) == Some(&spec.generation());
+        if files.is_empty() || known(&self.furnished.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let owner = (self.config.uid, self.config.gid);
+        let home = furnish::Home { container, path: &self.config.home, owner };
+        match home.furnish(&self.engine, files).await {
+            Ok(()) => {
+                let mut furnished = self.furnished.lock().unwrap_or_else(PoisonError::into_inner);
+                furnished.insert(spec.workspace, spec.generation());
+            }
+            Err(error) => {
+                tracing::warn!(workspace = %spec.workspace, %error, "the IDE's default settings are not written");
+            }
+        }
     }
 
     /// Politely, then not; gone when this returns.

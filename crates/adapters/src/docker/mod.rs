@@ -8,6 +8,7 @@
 //! | `volumes` | the volumes port |
 //! | `jobs`, `job_main` | short-lived helper containers that read and write volumes |
 //! | `archives` | the archives port: a helper's stream joined to the archive engine |
+//! | `furnish` | the settings a home starts with |
 //! | `image` | pulling images, and building our own without any registry |
 //! | `events` | the engine's events, as wake-ups only |
 //!
@@ -19,6 +20,7 @@ mod body;
 mod engine;
 mod events;
 mod firewall;
+mod furnish;
 mod image;
 mod instances;
 pub mod job_main;

@@ -28,7 +28,7 @@ impl Network {
         Self { name, bridge: format!("chub-{short}") }
     }
 
-    /// Makes it, where it is ours to make and not there; shuts it in, where that can be done.
+    /// Makes it, where it is ours to make and not there.
     pub(super) async fn ensure(&self, engine: &Engine, config: &DockerConfig) -> Result<()> {
         let client = engine.client().await?;
         let there = found(client.inspect_network(&self.name, None).await);
@@ -56,6 +56,14 @@ impl Network {
                 Err(error) if is_status(&error, 409) => {}
                 Err(error) => return Err(engine.failed("make the workspaces' network")(error)),
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps what is on it from private networks, where it is ours and that can be done.
+    pub(super) async fn shut_in(&self, engine: &Engine, config: &DockerConfig) -> Result<()> {
+        if !config.network.is_empty() {
+            return Ok(());
         }
         firewall::apply(config.firewall, &self.bridge, engine.is_local()).await
     }

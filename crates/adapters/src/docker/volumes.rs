@@ -109,7 +109,6 @@ impl Volumes for DockerVolumes {
     }
 
     async fn list(&self, scope: Scope<'_>) -> Result<Vec<VolumeKey>> {
-        let unfinished = self.unfinished().await?;
         let mut wanted = vec![(LABEL_INSTANCE, self.deployment.as_str())];
         // One workspace can be asked for by name; several cost no more than all.
         let one = match scope {
@@ -122,6 +121,8 @@ impl Volumes for DockerVolumes {
         let options = ListVolumesOptionsBuilder::new().filters(&label_filter(&wanted)).build();
         let listed = self.engine.client().await?.list_volumes(Some(options)).await;
         let listed = listed.map_err(self.engine.failed("list volumes"))?;
+        // Only now: the helper of a volume that has just been listed is there, or has done its work.
+        let unfinished = self.unfinished().await?;
         let among: Option<HashSet<WorkspaceId>> = match scope {
             Scope::All => None,
             Scope::Of(some) => Some(some.iter().map(|(_, id)| *id).collect()),

@@ -226,8 +226,8 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
         home: r.text("runtime.home"),
         uid: r.number("runtime.uid"),
         gid: r.number("runtime.gid"),
-        memory: r.number("runtime.memory"),
-        cpus: r.number("runtime.cpus"),
+        memory: r.read("runtime.memory", value::memory),
+        milli_cpus: r.read("runtime.cpus", value::milli_cpus),
         pids: r.number("runtime.pids"),
         read_only: r.read("runtime.read_only", |word| Some(word == "true")),
         pull: r.word(

@@ -272,6 +272,7 @@ fn text_of(value: &toml::Value, setting: &Setting) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) if setting.kind == value::Kind::Cpus => Some(number.to_string()),
         toml::Value::Array(items) if setting.kind.is_list() => {
             let words: Vec<&str> = items.iter().map(toml::Value::as_str).collect::<Option<_>>()?;
             Some(if setting.kind == value::Kind::Words {

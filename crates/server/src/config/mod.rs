@@ -202,10 +202,9 @@ pub struct DockerSettings {
     pub home: String,
     pub uid: u32,
     pub gid: u32,
-    /// MiB
+    /// Bytes.
     pub memory: u64,
-    /// Thousandths.
-    pub cpus: u64,
+    pub milli_cpus: u64,
     pub pids: u64,
     pub read_only: bool,
     pub pull: codehub_adapters::docker::PullPolicy,

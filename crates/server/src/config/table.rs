@@ -199,16 +199,16 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "runtime.memory",
         "RUNTIME_MEMORY",
-        "2048",
-        Kind::Count { min: 0, max: 16_777_216 },
-        "MiB of memory a container may use, without swap. 0: no limit.",
+        "2g",
+        Kind::Memory,
+        "Memory a container may use, without swap: 512m, 2g. A number alone is MiB. 0: no limit.",
     ),
     setting(
         "runtime.cpus",
         "RUNTIME_CPUS",
-        "2000",
-        Kind::Count { min: 0, max: 1_024_000 },
-        "Thousandths of a CPU a container may use: 2000 are two. 0: no limit.",
+        "2",
+        Kind::Cpus,
+        "CPUs a container may use: 2, 1.5. 0: no limit.",
     ),
     setting(
         "runtime.pids",

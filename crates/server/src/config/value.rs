@@ -36,6 +36,10 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
+    /// `512m`, `2g`; a number alone is MiB; 0: no limit.
+    Memory,
+    /// `2`, `1.5`; 0: no limit.
+    Cpus,
     LogFilter,
 }
 
@@ -64,13 +68,15 @@ impl Kind {
                 show_seconds(min),
                 show_seconds(max)
             ),
+            Self::Memory => "an amount such as 512m or 2g (a number alone is MiB), at least 16m; or 0".into(),
+            Self::Cpus => "a number of CPUs such as 2 or 1.5, up to 1024; or 0".into(),
             Self::LogFilter => "a level (error, warn, info, debug, trace) or target=level pairs".into(),
         }
     }
 
     /// Whether a file writes it without quotes.
     pub(super) const fn is_number(self) -> bool {
-        matches!(self, Self::Count { .. } | Self::Seconds { .. })
+        matches!(self, Self::Count { .. } | Self::Seconds { .. } | Self::Cpus)
     }
 
     pub(super) const fn is_list(self) -> bool {
@@ -101,6 +107,8 @@ impl Kind {
             Self::Duration { min, max } | Self::Seconds { min, max } => {
                 or_allowed(duration(text).is_some_and(|d| (min..=max).contains(&d.as_secs())))
             }
+            Self::Memory => or_allowed(memory(text).is_some()),
+            Self::Cpus => or_allowed(milli_cpus(text).is_some()),
             Self::LogFilter => {
                 // A word alone would be taken for the name of a target: a level with a typing error.
                 let levels = ["off", "error", "warn", "info", "debug", "trace"];
@@ -128,6 +136,38 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     digits.parse::<u64>().ok()?.checked_mul(unit).map(Duration::from_secs)
+}
+
+/// Bytes: `512m`, `2g`, `1.5g`; a number alone is MiB.
+pub(super) fn memory(text: &str) -> Option<u64> {
+    const MIB: u64 = 1 << 20;
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &lower[digits.len()..] {
+        "" | "m" | "mb" | "mi" | "mib" => MIB,
+        "g" | "gb" | "gi" | "gib" => MIB << 10,
+        "t" | "tb" | "ti" | "tib" => MIB << 20,
+        _ => return None,
+    };
+    let thousandths = thousandths(digits)?;
+    let bytes = u64::try_from(u128::from(thousandths) * u128::from(unit) / 1000).ok()?;
+    (bytes == 0 || (16 * MIB..=MIB << 24).contains(&bytes)).then_some(bytes)
+}
+
+/// Thousandths of a CPU: `2`, `1.5`.
+pub(super) fn milli_cpus(text: &str) -> Option<u64> {
+    thousandths(text).filter(|found| *found <= 1_024_000)
+}
+
+/// `1.5` is 1500. Three decimals at most, nothing but digits and a point.
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 3 {
+        return None;
+    }
+    let part: u64 = format!("{part:0<3}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(part)
 }
 
 /// The shortest way to write it.
@@ -236,6 +276,38 @@ mod tests {
         ];
         for (text, seconds) in table {
             assert_eq!(duration(text), seconds.map(Duration::from_secs), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        let mib = |n: u64| Some(n << 20);
+        let table = [
+            ("0", Some(0)),
+            ("256", mib(256)),
+            ("512m", mib(512)),
+            ("512MiB", mib(512)),
+            ("2g", mib(2048)),
+            ("1.5G", mib(1536)),
+            ("1t", mib(1 << 20)),
+            ("8m", None),
+            ("2147483648", None),
+            ("2k", None),
+            ("g", None),
+            ("-1g", None),
+            ("1.2345g", None),
+            ("", None),
+        ];
+        for (text, bytes) in table {
+            assert_eq!(memory(text), bytes, "{text:?}");
+        }
+        for (text, thousandths) in
+            [("2", Some(2000)), ("1.5", Some(1500)), ("0.25", Some(250)), ("0", Some(0)), ("1025", None)]
+        {
+            assert_eq!(milli_cpus(text), thousandths, "{text:?}");
+        }
+        for wrong in ["", ".5", "1.", "1,5", "1e3", "500m", "2000"] {
+            assert_eq!(milli_cpus(wrong), None, "{wrong:?}");
         }
     }
 

@@ -99,7 +99,12 @@ async fn workspaces_reach_neither_each_other_nor_this_machine_nor_metadata() {
     // The tool that asks gives up on its own input's end now and then: only an answer proves something.
     let answered = (0..10).any(|_| reach("127.0.0.1:8080").contains("HTTP/1.0 200"));
     assert!(answered, "it reaches itself");
+    // Where a packet to the world would come from, if there is a way to it.
+    let outward = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let known = outward.connect("192.0.2.1:9").and_then(|()| outward.local_addr());
+    let own = known.map_or_else(|_| machine.clone(), |address| address.ip().to_string());
     for (what, target) in [
+        ("this machine, by its own address", format!("{own}:{port}")),
         ("another workspace", format!("{other}:8080")),
         ("this machine, by the network's gateway", format!("{machine}:{port}")),
         ("cloud metadata", "169.254.169.254:80".to_owned()),

@@ -14,7 +14,6 @@ use std::{
 };
 
 use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId, observed::InstanceState};
-use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::*;
@@ -51,21 +50,7 @@ pub(super) fn docker(host: &str, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A system small enough to be made anew: a static shell.
-fn small_root(at: &Path) {
-    std::fs::create_dir_all(at.join("bin")).unwrap();
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
-    std::fs::copy(busybox.expect("busybox-static is installed"), at.join("bin/busybox")).unwrap();
-    for name in
-        ["sh", "wget", "nc", "id", "touch", "cat", "ls", "ping", "mount", "ps", "chown", "stat", "sleep"]
-    {
-        std::os::unix::fs::symlink("busybox", at.join("bin").join(name)).unwrap();
-    }
-}
-
 pub(super) const IMAGE: &str = "codehub/ide:test-shell";
-
-static IMAGES: OnceCell<()> = OnceCell::const_new();
 
 pub(super) struct Rig {
     pub(super) host: String,
@@ -86,22 +71,9 @@ impl Rig {
         let host = engine_host()?;
         let program = codehub()?;
         let engine = Arc::new(Engine::new(&host));
-        IMAGES
-            .get_or_init(|| async {
-                // Each is as large as the program itself: once per engine is enough.
-                let known =
-                    Command::new("docker").args(["-H", &host, "image", "inspect", IMAGE]).output().unwrap();
-                if known.status.success() {
-                    return;
-                }
-                let root = tempfile::tempdir().unwrap();
-                small_root(root.path());
-                for (tag, root) in [(own_image(), None), (IMAGE.to_owned(), Some(root.path().to_owned()))] {
-                    let build = BuildImage { tag, program: program.clone(), root, uid: 1000, gid: 1000 };
-                    build_image(&engine, &build).await.unwrap();
-                }
-            })
-            .await;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-images");
+        let made = Command::new(script).arg(&host).arg(&program).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let deployment = Uuid::new_v4().to_string();
         let mut config = DockerConfig {
             deployment: deployment.clone(),

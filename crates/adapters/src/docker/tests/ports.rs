@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     archive::{Archives, Progress},
-    runtime::{LogQuery, RuntimeError},
+    runtime::{LogQuery, RuntimeError, ide::DefaultFile},
     volumes::{Scope, VolumeError},
 };
 
@@ -110,11 +110,13 @@ async fn strangers_are_never_touched() {
     assert!(rig.volumes.delete(&spec.volume).await.is_err());
     assert!(rig.volumes.create(&spec.volume).await.is_err());
     let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+    assert!(error.contains("is not this deployment's"), "another's home is not mounted: {error}");
+    rig.docker(&["volume", "rm", &volume]);
+    rig.volumes.create(&spec.volume).await.unwrap();
+    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
     assert!(error.contains("not ours"), "{error}");
     assert_eq!(rig.docker(&["inspect", "-f", "{{.State.Running}}", &stranger]), "true");
-    rig.docker(&["volume", "inspect", &volume]);
     rig.docker(&["rm", "-f", &stranger]);
-    rig.docker(&["volume", "rm", &volume]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,6 +139,34 @@ async fn an_engine_that_is_not_there_is_unreachable_and_not_empty() {
     let jobs = Jobs::new(engine, "test", (1000, 1000), "/nowhere".into());
     let volumes = DockerVolumes::new(&jobs);
     assert!(matches!(volumes.list(Scope::All).await, Err(VolumeError::Unreachable(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_gets_the_settings_of_the_ide_and_keeps_its_own() {
+    const FILES: &[DefaultFile] = &[DefaultFile { path: ".a/b/settings.json", text: "{\"quiet\": true}" }];
+    let Some(rig) = Rig::with(|config| config.ide.files = FILES).await else { return };
+    let spec = rig.running().await;
+    let look = "cd /home/coder; cat .a/b/settings.json; stat -c ' %a %U:%G' .a .a/b .a/b/settings.json";
+    let shown = "{\"quiet\": true} 755 coder:coder\n 755 coder:coder\n 644 coder:coder";
+    assert_eq!(rig.inside(&spec, look), (true, shown.to_owned()));
+
+    let own = "cd /home/coder; printf mine > .a/b/settings.json; busybox chmod 700 .a";
+    assert!(rig.inside(&spec, own).0);
+    for (change, now) in [
+        ("true", "mine 700 coder:coder\n 755 coder:coder\n 644 coder:coder"),
+        (
+            "rm /home/coder/.a/b/settings.json",
+            "{\"quiet\": true} 700 coder:coder\n 755 coder:coder\n 644 coder:coder",
+        ),
+    ] {
+        assert!(rig.inside(&spec, &format!("busybox {change}")).0);
+        rig.runtime.stop(spec.workspace).await.unwrap();
+        // A CodeHub that does not know that it has been there.
+        let fresh = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+        fresh.start(&spec).await.unwrap();
+        rig.until_ready(&spec).await;
+        assert_eq!(rig.inside(&spec, look), (true, now.to_owned()), "{change}");
+    }
 }
 
 fn archive_key(spec: &InstanceSpec) -> ArchiveKey {
