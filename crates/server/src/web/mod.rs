@@ -20,6 +20,7 @@
 mod account;
 mod actions;
 mod assets;
+mod awake;
 mod components;
 mod cookies;
 mod detail;
@@ -78,6 +79,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(new::router())
         .merge(detail::router())
         .merge(actions::router())
+        .merge(awake::router())
         .merge(logs::router())
         .merge(login::router())
         .merge(setup::router())
