@@ -16,6 +16,7 @@ pub mod coordinator;
 pub mod idle;
 mod places;
 pub mod proxy;
+mod rarely;
 pub mod serve;
 pub mod service;
 pub mod telemetry;

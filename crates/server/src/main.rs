@@ -7,6 +7,10 @@ use codehub_adapters::{
     runtime::process::{ShimCommand, shim},
 };
 
+/// The proxy lives on small, short-lived pieces of memory.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Three other programs live in this file, and none wants anything of the server's: the step
     // before a workspace's program, the built-in IDE, and what reads and writes containers' volumes.

@@ -4,15 +4,20 @@
 
 pub mod archives;
 
-use codehub_adapters::store::{Asked, Created, Edit, NewWorkspace, Recovered, StoreError, belongs_to};
+use codehub_adapters::store::{
+    Asked, Created, Edit, NewHold, NewWorkspace, Recovered, StoreError, belongs_to,
+};
 use codehub_domain::{
-    Desired, Operation, Workspace, WorkspaceId,
+    Desired, HoldId, Operation, Workspace, WorkspaceId,
+    activity::Hold,
     desired::Refusal,
     event::Actor,
     limits::LimitHit,
     recovery::{Recovery, RecoveryRefusal},
     user::User,
 };
+
+use uuid::Uuid;
 
 use crate::app::App;
 
@@ -156,6 +161,42 @@ pub async fn ask(
 /// Gone meanwhile.
 pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, Denied> {
     app.store().workspace_edit(id, edit).await?.ok_or(Denied::NotFound)
+}
+
+/// How long "not yet" is.
+const SNOOZE: u32 = 3600;
+
+/// The longest lease this deployment allows, in seconds.
+pub fn longest_hold(app: &App) -> u32 {
+    u32::try_from(app.config.activity.max_hold.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// Keeps a workspace awake for that long: the owner only, and only one that is meant to run.
+///
+/// # Errors
+/// Somebody else's, gone, or not meant to run.
+pub async fn hold(
+    app: &App,
+    user: &User,
+    id: WorkspaceId,
+    seconds: u32,
+    reason: &str,
+) -> Result<Hold, Denied> {
+    let workspace = find(app, user, id, Access::Own).await?;
+    if workspace.desired != Desired::Running {
+        return Err(Denied::NotRunning);
+    }
+    let new = NewHold { id: HoldId::from_uuid(Uuid::now_v7()), by: user.id, seconds, reason: reason.into() };
+    let (_, hold) = app.store().workspace_hold(id, new).await?.ok_or(Denied::NotFound)?;
+    Ok(hold)
+}
+
+/// Not yet: a lease of an hour, or of as long as the deployment allows.
+///
+/// # Errors
+/// As [`hold`].
+pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Denied> {
+    hold(app, user, id, SNOOZE.min(longest_hold(app)), "snoozed").await
 }
 
 /// Recovers from ERROR, after [`find`]. An archive to go back to must be this workspace's own, and

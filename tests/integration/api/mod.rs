@@ -4,6 +4,7 @@
 mod actions;
 mod activity;
 mod events;
+mod herd;
 mod lists;
 mod people;
 mod protocol;
@@ -38,6 +39,8 @@ pub(crate) struct TestApp {
     pub(crate) address: SocketAddr,
     /// Freezing it holds whatever operation is under way.
     pub(crate) gate: Gate,
+    /// What exists in it, whoever made it.
+    pub(crate) world: World,
     leading: CancellationToken,
     _data: TempDir,
 }
@@ -97,7 +100,8 @@ impl TestApp {
         all.extend(settings);
         let config = Config::with(&all).unwrap();
         let gate = Gate::new();
-        let fake = Arc::new(FakeBackends { world: World::new(1, Faults::NONE, None), gate: gate.clone() });
+        let world = World::new(1, Faults::NONE, None);
+        let fake = Arc::new(FakeBackends { world: world.clone(), gate: gate.clone() });
         let backends = Backends {
             store: Arc::new(SqliteStore::open(data.path().join("codehub.db")).await.unwrap()),
             bus: Arc::new(MemoryBus::new()),
@@ -112,7 +116,7 @@ impl TestApp {
         let serving = Arc::clone(&app);
         tokio::spawn(async move { serve::run(listener, serve::router(&serving), &serving).await });
         let client = Client::builder().timeout(Duration::from_secs(30)).build().unwrap();
-        Self { app, client, address, gate, leading, _data: data }
+        Self { app, client, address, gate, world, leading, _data: data }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

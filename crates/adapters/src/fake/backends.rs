@@ -79,8 +79,8 @@ impl Instances for FakeBackends {
         }
     }
 
-    async fn upstream(&self, _id: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
-        Ok(None)
+    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
+        Ok(self.world.upstream(id))
     }
 
     async fn logs(&self, _id: WorkspaceId, _query: LogQuery) -> runtime::Result<LogStream> {

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -82,6 +83,7 @@ struct State {
     complaints: Vec<String>,
     trace: Vec<String>,
     began: Instant,
+    listens_at: Option<SocketAddr>,
 }
 
 /// A handle on the world; clones share it.
@@ -110,11 +112,22 @@ impl World {
             complaints: Vec::new(),
             trace: Vec::new(),
             began: Instant::now(),
+            listens_at: None,
         })))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where every instance is said to listen from now on: something real, for whoever connects.
+    pub fn listen_at(&self, addr: SocketAddr) {
+        self.lock().listens_at = Some(addr);
+    }
+
+    pub(super) fn upstream(&self, workspace: WorkspaceId) -> Option<SocketAddr> {
+        let state = self.lock();
+        state.listens_at.filter(|_| state.instances.contains_key(&workspace))
     }
 
     /// From now on everything works.

@@ -7,7 +7,7 @@ use axum::{
     extract::State,
     routing::{delete, post},
 };
-use codehub_adapters::store::{NewHold, StoreError};
+use codehub_adapters::store::StoreError;
 use codehub_domain::{
     Desired, HoldId, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     activity::{ActivityMode, Hold},
@@ -16,7 +16,6 @@ use codehub_domain::{
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
-use uuid::Uuid;
 
 use super::{
     error::{ApiError, ErrorBody, Result},
@@ -31,7 +30,6 @@ use crate::{
 };
 
 const REASON_MAX: usize = 200;
-const SNOOZE: u32 = 3600;
 
 #[derive(OpenApi)]
 #[openapi(paths(keep_awake, list, release_all, release, snooze))]
@@ -187,7 +185,7 @@ async fn take(
     id: WorkspaceId,
     KeepAwake { seconds, reason }: KeepAwake,
 ) -> Result<(StatusCode, Json<HoldView>)> {
-    let max = u32::try_from(app.config.activity.max_hold.as_secs()).unwrap_or(u32::MAX);
+    let max = service::longest_hold(app);
     if !(1..=max).contains(&seconds) {
         return Err(ApiError::invalid(
             "seconds",
@@ -201,14 +199,7 @@ async fn take(
             format!("at most {REASON_MAX} characters, no control characters"),
         ));
     }
-    let workspace = service::find(app, &me.user, id, Access::Own).await?;
-    if workspace.desired != Desired::Running {
-        return Err(Denied::NotRunning.into());
-    }
-    let new =
-        NewHold { id: HoldId::from_uuid(Uuid::now_v7()), by: me.user.id, seconds, reason: reason.into() };
-    let held = app.store().workspace_hold(id, new).await?;
-    let (_, hold) = held.ok_or(Denied::NotFound)?;
+    let hold = service::hold(app, &me.user, id, seconds, reason).await?;
     Ok((StatusCode::CREATED, Json(hold.into())))
 }
 
@@ -256,9 +247,10 @@ async fn snooze(
     PathId(id): PathId<WorkspaceId>,
     extract::OptionalJson(body): extract::OptionalJson<Snooze>,
 ) -> Result<(StatusCode, Json<HoldView>)> {
-    let max = u32::try_from(app.config.activity.max_hold.as_secs()).unwrap_or(u32::MAX);
-    let seconds = body.seconds.unwrap_or(SNOOZE.min(max));
-    take(&app, &me, id, KeepAwake { seconds, reason: "snoozed".into() }).await
+    match body.seconds {
+        Some(seconds) => take(&app, &me, id, KeepAwake { seconds, reason: "snoozed".into() }).await,
+        None => Ok((StatusCode::CREATED, Json(service::snooze(&app, &me.user, id).await?.into()))),
+    }
 }
 
 /// Leases

@@ -10,7 +10,7 @@ use crate::{
     backends,
     config::{Config, RuntimeKind},
     coordinator::gc,
-    serve::{DataDir, DataDirError},
+    serve::{DataDir, DataDirError, OpenFiles},
 };
 
 /// What came of a check.
@@ -32,6 +32,7 @@ pub(super) async fn run(config: &Config) -> ExitCode {
         report.add("listen address", listen(config));
     }
     report.add("public address", public_address(config));
+    report.add("open files", open_files());
     let schema = schema(config).await;
     let usable = !matches!(schema, Bad(_));
     report.add("database", schema);
@@ -61,6 +62,16 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     } else {
         println!("\n{} to fix", report.bad);
         ExitCode::FAILURE
+    }
+}
+
+fn open_files() -> Finding {
+    let OpenFiles { files, connections } = OpenFiles::raise();
+    let text = format!("{files}: enough for {connections} connections at once");
+    if connections < OpenFiles::FEW {
+        Note(format!("{text}; more wait until others close: raise it (ulimit -n, LimitNOFILE=)"))
+    } else {
+        Good(text)
     }
 }
 

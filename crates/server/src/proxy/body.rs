@@ -97,11 +97,13 @@ pub struct FromWorkspace {
     /// whose heartbeats are nobody's work.
     cell: Option<Arc<Cell>>,
     ended: bool,
+    /// The workspace broke off; said one turn later, so that what came before is sent on first.
+    broke_off: Option<hyper::Error>,
 }
 
 impl FromWorkspace {
     pub fn new(body: Incoming, lease: Lease, cell: Option<Arc<Cell>>) -> Self {
-        Self { body, lease: Some(lease), cell, ended: false }
+        Self { body, lease: Some(lease), cell, ended: false, broke_off: None }
     }
 }
 
@@ -113,19 +115,31 @@ impl Body for FromWorkspace {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(_)) => {
+        if let Some(error) = self.broke_off.take() {
+            return Poll::Ready(Some(Err(error.into())));
+        }
+        let Self { body, lease, .. } = &mut *self;
+        // Given back only when dropped.
+        let Some(lease) = lease else { return Poll::Ready(None) };
+        let frame = ready!(lease.wire.poll_body(cx, body));
+        match frame {
+            Some(Ok(frame)) => {
                 if let Some(cell) = &self.cell {
                     cell.record(Kind::Http);
                 }
+                Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
                 tracing::debug!(%error, "a workspace broke off in the middle of an answer");
+                self.broke_off = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
             }
-            None => self.ended = true,
+            None => {
+                self.ended = true;
+                Poll::Ready(None)
+            }
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 }
 

@@ -106,7 +106,6 @@ pub(super) async fn exchange(proxy: &Proxy, entry: &Entry, outgoing: Outgoing) -
     let result = attempt(proxy, entry, outgoing.into_request()).await;
     if let Err(error) = &result {
         proxy.metrics.upstream_failed(error);
-        tracing::info!(workspace = %entry.id, %error, "a workspace could not be reached");
         entry.forget_upstream();
         proxy.gate.look().await;
     }
@@ -124,7 +123,7 @@ async fn attempt(
         let mut lease = match pooled.take() {
             Some(lease) => lease,
             None => {
-                let (found, lease) = connect(proxy, entry, addr).await?;
+                let (found, lease) = Box::pin(connect(proxy, entry, addr)).await?;
                 addr = found;
                 lease
             }
@@ -134,7 +133,7 @@ async fn attempt(
             _ => None,
         };
         let reused = lease.reused_after.is_some();
-        let mut failed = match lease.sender.try_send_request(request).await {
+        let mut failed = match lease.wire.send(request).await {
             Ok(response) => return Ok(Answer { response, lease, addr }),
             Err(failed) => failed,
         };

@@ -16,12 +16,25 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::small_writes::SmallWrites;
 
 /// A head longer than this is the library's to refuse.
 const MAX_HEAD: usize = 256 * 1024;
 /// No head can contain this and be accepted.
 const SPOILER: &[u8] = b"\0\r\n\r\n";
+
+/// A connection from a client, as it should be served.
+pub type Accepted = Strict<SmallWrites<TcpStream>>;
+
+/// Puts a connection that was accepted behind the filter.
+pub fn accepted(stream: TcpStream) -> Accepted {
+    Strict::new(SmallWrites(stream))
+}
 
 /// A connection on which ambiguous requests are refused.
 #[derive(Debug)]
@@ -37,8 +50,8 @@ impl<T> Strict<T> {
         Self { io, reader: Reader::default(), rest: &[] }
     }
 
-    pub fn get_ref(&self) -> &T {
-        &self.io
+    pub fn into_inner(self) -> T {
+        self.io
     }
 }
 

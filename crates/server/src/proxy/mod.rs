@@ -14,7 +14,6 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use axum::extract::ConnectInfo;
 use codehub_domain::WorkspaceId;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -23,8 +22,10 @@ use crate::{
     auth::client,
     config::Config,
     idle::{Rules, Watch},
+    telemetry::http::{REQUEST_ID, request_id},
 };
 
+mod answers;
 mod app_gate;
 pub mod authorize;
 pub mod body;
@@ -44,9 +45,11 @@ mod relay;
 pub mod resolve;
 mod route;
 pub mod routes;
+pub mod small_writes;
 mod text;
 mod upgrade;
 mod wake;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -54,6 +57,7 @@ mod tests;
 pub use app_gate::AppGate;
 pub use body::ProxyBody;
 
+use answers::{asleep, json, redirect, render, sign_in_address};
 use authorize::{Callers, Identified};
 use error::{ProxyError, Side};
 use gate::{Gate, View};
@@ -91,8 +95,7 @@ impl Settings {
     }
 }
 
-/// Who is at the other end of a connection: put into each request's extensions by whoever accepts
-/// connections. Without it, axum's `ConnectInfo<SocketAddr>` is used.
+/// Who is at the other end of a connection, as whoever accepts connections knows it.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     pub addr: SocketAddr,
@@ -121,6 +124,7 @@ struct Context {
     peer: Option<Peer>,
     trusted: bool,
     version: Version,
+    request_id: HeaderValue,
 }
 
 impl Proxy {
@@ -166,7 +170,11 @@ impl Proxy {
     }
 
     /// Answers a request whose path begins with `/w/`.
-    pub async fn serve(self: &Arc<Self>, request: Request<ProxyBody>) -> Response<ProxyBody> {
+    pub async fn serve(
+        self: &Arc<Self>,
+        request: Request<ProxyBody>,
+        peer: Option<Peer>,
+    ) -> Response<ProxyBody> {
         let id = match route::parse(request.uri()) {
             route::Target::Workspace(id) => id,
             route::Target::Redirect(to) => {
@@ -179,34 +187,42 @@ impl Proxy {
                 return render(&ProxyError::NotFound, visit, Look::of(request.headers()), None);
             }
         };
-        let context = self.context(id, &request);
+        let context = self.context(id, &request, peer);
         let uri = request.uri().clone();
-        match self.pass(&context, request).await {
+        let mut response = match self.pass(&context, request).await {
             Ok(response) => response,
-            Err(not_ready) => self.explain(&context, not_ready, &uri).await,
-        }
+            Err(not_ready) => Box::pin(self.explain(&context, not_ready, &uri)).await,
+        };
+        tracing::debug!(
+            request_id = ?context.request_id,
+            workspace = %id,
+            path = uri.path(),
+            status = response.status().as_u16(),
+            "answered"
+        );
+        response.headers_mut().insert(REQUEST_ID, context.request_id);
+        response
     }
 
-    fn context(&self, id: WorkspaceId, request: &Request<ProxyBody>) -> Context {
+    fn context(&self, id: WorkspaceId, request: &Request<ProxyBody>, peer: Option<Peer>) -> Context {
         let headers = request.headers();
-        let extensions = request.extensions();
-        let peer = extensions.get::<Peer>().copied().or_else(|| {
-            extensions.get::<ConnectInfo<SocketAddr>>().map(|info| Peer { addr: info.0, tls: false })
-        });
         // The request line outranks the header (RFC 9112 §3.2.2), and is where HTTP/2 has it.
         let host = match request.uri().authority() {
             Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
             None => headers.get(header::HOST).cloned(),
         };
+        let visit = Visit::of(request.method(), headers);
         Context {
             id,
-            visit: Visit::of(request.method(), headers),
-            look: Look::of(headers),
+            visit,
+            // Only people get pages.
+            look: if visit == Visit::Navigation { Look::of(headers) } else { Look::default() },
             host,
             trusted: peer
                 .is_some_and(|peer| client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies)),
             peer,
             version: request.version(),
+            request_id: request_id(headers),
         }
     }
 
@@ -231,7 +247,7 @@ impl Proxy {
 
         let view = match resolve::decide(&view, context.visit) {
             Step::Forward => view,
-            Step::Wake | Step::Wait(_) => wake::hold(self, &entry, identified.caller.user).await?,
+            Step::Wake | Step::Wait(_) => Box::pin(wake::hold(self, &entry, identified.caller.user)).await?,
             Step::Close(closed) => return Err(NotReady::Closed(closed, view)),
             Step::Asleep => return Err(NotReady::Asleep),
             Step::Gone => return Err(ProxyError::NotFound.into()),
@@ -255,16 +271,18 @@ impl Proxy {
         let cell = self.ledger(&request, entry, upgrade.is_some());
         let (parts, body) = request.into_parts();
         let mut headers = parts.headers;
-        let base_path = route::base_path(context.id);
-        self.clean_request(&mut headers, context, identified, &base_path);
+        self.clean_request(&mut headers, context, identified, &entry.base.prefix);
         if let Some(protocol) = upgrade {
             upgrade::request_headers(&mut headers, protocol, view.ide.plain_websockets);
         }
 
         let outgoing = forward::Outgoing::new(parts.method, uri, headers, body, cell.clone());
-        let answer = forward::exchange(self, entry, outgoing).await?;
+        let answer = forward::exchange(self, entry, outgoing).await.inspect_err(|error| {
+            let request_id = &context.request_id;
+            tracing::info!(workspace = %entry.id, ?request_id, %error, "a workspace could not be reached");
+        })?;
         let place = Place {
-            base_path: &base_path,
+            base_path: &entry.base.path,
             upstream: answer.addr,
             host: context.host.as_ref().and_then(|host| host.to_str().ok()),
             strip_prefix: view.ide.strip_prefix,
@@ -317,7 +335,13 @@ impl Proxy {
         }
     }
 
-    fn clean_request(&self, headers: &mut HeaderMap, context: &Context, identified: Identified, base: &str) {
+    fn clean_request(
+        &self,
+        headers: &mut HeaderMap,
+        context: &Context,
+        identified: Identified,
+        prefix: &HeaderValue,
+    ) {
         let wants_trailers =
             headers::tokens(headers, &header::TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
         headers::remove_hop_by_hop(headers);
@@ -328,19 +352,18 @@ impl Proxy {
         if identified.our_authorization {
             headers.remove(header::AUTHORIZATION);
         }
-        if let Ok(prefix) = HeaderValue::from_str(base.trim_end_matches('/')) {
-            let origin = headers::Origin {
-                peer: context.peer.map(|peer| peer.addr.ip().to_canonical()),
-                tls: context.peer.is_some_and(|peer| peer.tls),
-                trusted: context.trusted,
-                host: context.host.as_ref(),
-                prefix: &prefix,
-            };
-            headers::set_forwarded(headers, origin);
-        }
+        let origin = headers::Origin {
+            peer: context.peer.map(|peer| peer.addr.ip().to_canonical()),
+            tls: context.peer.is_some_and(|peer| peer.tls),
+            trusted: context.trusted,
+            host: context.host.as_ref(),
+            prefix,
+        };
+        headers::set_forwarded(headers, origin);
         if let Some(host) = &context.host {
             headers.insert(header::HOST, host.clone());
         }
+        headers.insert(REQUEST_ID, context.request_id.clone());
     }
 
     /// What is sent when the workspace itself does not answer.
@@ -356,7 +379,8 @@ impl Proxy {
                     (_, Side::Client) => Outcome::Refused,
                     (_, Side::Upstream) => Outcome::UpstreamFailed,
                     (_, Side::Ourselves) => {
-                        tracing::warn!(workspace = %context.id, %error, "a request could not be proxied");
+                        let request_id = &context.request_id;
+                        tracing::warn!(workspace = %context.id, ?request_id, %error, "a request could not be proxied");
                         Outcome::OurFault
                     }
                 };
@@ -393,64 +417,6 @@ impl Proxy {
     }
 }
 
-/// A person gets a page, a program gets JSON.
-fn render(error: &ProxyError, visit: Visit, look: Look, id: Option<WorkspaceId>) -> Response<ProxyBody> {
-    let mut response = match visit {
-        Visit::Navigation => pages::failed(look, error, id),
-        Visit::Other => json(error.status(), error.code(), &error.public_message()),
-    };
-    if let ProxyError::Method(_) = error {
-        let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-        response.headers_mut().insert(header::ALLOW, allowed);
-    }
-    response
-}
-
-fn asleep() -> Response<ProxyBody> {
-    let message = "the workspace sleeps; open it in the browser to wake it";
-    json(StatusCode::SERVICE_UNAVAILABLE, "WORKSPACE_STANDBY", message)
-}
-
-fn json(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
-    let body = serde_json::json!({ "error": { "code": code, "message": message } }).to_string();
-    let mut response = Response::new(ProxyBody::Full(body.into()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static(pages::RETRY_AFTER_SECONDS));
-    }
-    response
-}
-
-fn redirect(status: StatusCode, to: HeaderValue) -> Response<ProxyBody> {
-    let mut response = Response::new(ProxyBody::Empty);
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::LOCATION, to);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-/// Everything that would end the query value or change its meaning.
-const QUERY_VALUE: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'<')
-    .add(b'>')
-    .add(b'&')
-    .add(b'+')
-    .add(b'%')
-    .add(b'=')
-    .add(b'?');
-
-fn sign_in_address(uri: &Uri) -> HeaderValue {
-    let next = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    HeaderValue::try_from(format!("/login?next={}", utf8_percent_encode(next, QUERY_VALUE)))
-        .unwrap_or_else(|_| HeaderValue::from_static("/login"))
-}
-
 /// The proxy of a running server. Spawn [`Proxy::run`] beside it.
 pub fn of_app(app: &Arc<App>, ide: gate::ProxyIde) -> Arc<Proxy> {
     let gate = Arc::new(AppGate::new(app, ide));
@@ -468,7 +434,9 @@ pub fn router(proxy: Arc<Proxy>) -> axum::Router {
     let service = tower::service_fn(move |request: axum::extract::Request| {
         let proxy = proxy.clone();
         async move {
-            let response = proxy.serve(request.map(ProxyBody::boxed)).await;
+            let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+            let peer = peer.map(|info| Peer { addr: info.0, tls: false });
+            let response = proxy.serve(request.map(ProxyBody::boxed), peer).await;
             Ok::<_, std::convert::Infallible>(response.map(axum::body::Body::new))
         }
     });

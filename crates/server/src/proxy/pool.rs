@@ -1,79 +1,88 @@
 //! Kept-alive connections to workspaces, by address. Small on purpose: addresses are local, so a new
 //! connection is cheap, and a stale one costs a retry.
+//!
+//! Each thread has its own: a connection is woken where it was opened, so that is where it should be
+//! used, and then nobody contends for the lock either.
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-
-use super::{body::ToWorkspace, error::ProxyError};
+use super::{error::ProxyError, wire::Wire};
 
 /// Programs on Node close idle connections after five seconds: be earlier.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 const IDLE_PER_ADDRESS: usize = 64;
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// Bounds what one slow reader can hold of a fast workspace, and the size of a response's head.
-const BUFFER_BYTES: usize = 64 * 1024;
-
-pub(super) type Sender = SendRequest<ToWorkspace>;
+/// More threads than this share.
+const SHELVES: usize = 16;
 
 struct Idle {
-    sender: Sender,
+    wire: Box<Wire>,
     since: Instant,
 }
 
+type Shelf = HashMap<SocketAddr, Vec<Idle>>;
+
 #[derive(Default)]
 pub(super) struct Pool {
-    idle: Mutex<HashMap<SocketAddr, Vec<Idle>>>,
+    shelves: [Mutex<Shelf>; SHELVES],
 }
 
 /// A connection in use. Dropping it closes the connection.
 pub struct Lease {
-    pub sender: Sender,
+    pub(super) wire: Box<Wire>,
     addr: SocketAddr,
     pool: Arc<Pool>,
     /// How long it had been idle; `None` for a new one.
-    pub reused_after: Option<Duration>,
+    pub(super) reused_after: Option<Duration>,
 }
 
 impl Lease {
-    /// The answer has been read whole: others may use the connection.
-    pub fn give_back(self) {
-        if !self.sender.is_closed() {
-            self.pool.put(self.addr, self.sender);
+    /// The answer has been read whole: others may use the connection, unless it is still busy with a
+    /// request that was answered before its end.
+    pub(super) fn give_back(mut self) {
+        if self.wire.is_idle() {
+            self.pool.put(self.addr, self.wire);
         }
     }
 }
 
 impl Pool {
-    /// An idle connection, if there is one that is still open.
-    pub(super) fn take(self: &Arc<Self>, addr: SocketAddr) -> Option<Lease> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = idle.get_mut(&addr)?;
-        let now = Instant::now();
-        waiting.retain(|idle| !idle.sender.is_closed() && now - idle.since < IDLE_FOR);
-        // The newest: the others may grow old and go. One that is not ready is still finishing its
-        // last exchange.
-        let at = waiting.iter().rposition(|idle| idle.sender.is_ready());
-        let found = at.map(|at| waiting.swap_remove(at));
-        if waiting.is_empty() {
-            idle.remove(&addr);
-        }
-        let Idle { sender, since } = found?;
-        Some(Lease { sender, addr, pool: self.clone(), reused_after: Some(now - since) })
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static THREAD: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) % SHELVES));
+        self.shelves[THREAD.get()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, addr: SocketAddr, sender: Sender) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = idle.entry(addr).or_default();
+    /// An idle connection, if there is one that is still open. The newest: the others may grow old
+    /// and go.
+    pub(super) fn take(self: &Arc<Self>, addr: SocketAddr) -> Option<Lease> {
+        let mut shelf = self.shelf();
+        let waiting = shelf.get_mut(&addr)?;
+        let now = Instant::now();
+        while let Some(Idle { mut wire, since }) = waiting.pop() {
+            let idle = now - since;
+            if idle < IDLE_FOR && wire.is_idle() {
+                return Some(Lease { wire, addr, pool: self.clone(), reused_after: Some(idle) });
+            }
+        }
+        shelf.remove(&addr);
+        None
+    }
+
+    fn put(&self, addr: SocketAddr, wire: Box<Wire>) {
+        let mut shelf = self.shelf();
+        let waiting = shelf.entry(addr).or_default();
         if waiting.len() < IDLE_PER_ADDRESS {
-            waiting.push(Idle { sender, since: Instant::now() });
+            waiting.push(Idle { wire, since: Instant::now() });
         }
     }
 
@@ -82,31 +91,21 @@ impl Pool {
     /// # Errors
     /// Nothing listens there, or not in time.
     pub(super) async fn connect(self: &Arc<Self>, addr: SocketAddr) -> Result<Lease, ProxyError> {
-        let stream = match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(addr)).await {
-            Ok(connected) => connected.map_err(ProxyError::Connect)?,
-            Err(_) => return Err(ProxyError::Connect(std::io::ErrorKind::TimedOut.into())),
-        };
-        stream.set_nodelay(true).map_err(ProxyError::Connect)?;
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(BUFFER_BYTES)
-            .handshake(TokioIo::new(stream))
+        let wire = tokio::time::timeout(CONNECT_WITHIN, Wire::connect(addr))
             .await
-            .map_err(ProxyError::Died)?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::trace!(%error, "a connection to a workspace ended");
-            }
-        });
-        Ok(Lease { sender, addr, pool: self.clone(), reused_after: None })
+            .unwrap_or_else(|_| Err(ProxyError::Connect(std::io::ErrorKind::TimedOut.into())))?;
+        Ok(Lease { wire: Box::new(wire), addr, pool: self.clone(), reused_after: None })
     }
 
     /// Closes what has been idle for too long. Called from time to time, so that workspaces nobody
     /// visits any more keep no connections.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, waiting| {
-            waiting.retain(|idle| !idle.sender.is_closed() && now - idle.since < IDLE_FOR);
-            !waiting.is_empty()
-        });
+        for shelf in &self.shelves {
+            shelf.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, waiting| {
+                waiting.retain(|idle| now - idle.since < IDLE_FOR);
+                !waiting.is_empty()
+            });
+        }
     }
 }

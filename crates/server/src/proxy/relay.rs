@@ -80,10 +80,10 @@ pub(super) struct Relay<C, W> {
 }
 
 /// Where the work that passes is noted.
-struct Ledger {
-    socket: OpenSocket,
+pub(super) struct Ledger {
+    pub(super) socket: OpenSocket,
     /// The rules of the IDE; without any, every message is work.
-    watch: Option<Box<Watch>>,
+    pub(super) watch: Option<Box<Watch>>,
 }
 
 impl Ledger {
@@ -219,21 +219,26 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     W: AsyncRead + AsyncWrite + Unpin,
 {
-    pub(super) fn new(
-        client: C,
-        workspace: W,
-        websocket: bool,
-        socket: OpenSocket,
-        watch: Option<Box<Watch>>,
-    ) -> Self {
+    pub(super) fn new(client: C, workspace: W, websocket: bool, ledger: Ledger) -> Self {
         let frames = || if websocket { Frames::default() } else { Frames::opaque() };
         Self {
             client,
             workspace,
             up: Pipe::new(From::Browser, frames()),
             down: Pipe::new(From::Workspace, frames()),
-            ledger: Some(Ledger { socket, watch }),
+            ledger: Some(ledger),
         }
+    }
+
+    /// Begins with what either side said in the same breath as its handshake.
+    pub(super) fn after(mut self, client_said: &[u8], workspace_said: &[u8]) -> Self {
+        for (pipe, bytes) in [(&mut self.up, client_said), (&mut self.down, workspace_said)] {
+            if let Some(ledger) = self.ledger.as_mut().filter(|_| !bytes.is_empty()) {
+                ledger.follow(pipe.from, &mut pipe.frames, bytes);
+                pipe.kept.extend_from_slice(bytes);
+            }
+        }
+        self
     }
 
     /// Relays until something has to be decided.

@@ -33,6 +33,22 @@ pub(super) fn parse(uri: &Uri) -> Target {
     }
 }
 
+/// What all paths of a workspace begin with.
+pub(super) struct Base {
+    /// `/w/{id}/`
+    pub path: String,
+    /// `/w/{id}`
+    pub prefix: HeaderValue,
+}
+
+impl Base {
+    pub(super) fn of(id: WorkspaceId) -> Self {
+        let path = base_path(id);
+        let prefix = HeaderValue::from_str(path.trim_end_matches('/'));
+        Self { path, prefix: prefix.unwrap_or(HeaderValue::from_static("")) }
+    }
+}
+
 /// `/w/{id}/`
 pub(super) fn base_path(id: WorkspaceId) -> String {
     format!("{ROOT}{id}/")

@@ -23,6 +23,7 @@ use super::{
     authorize::Callers,
     error::ProxyError,
     gate::{Gate, View, Woken},
+    route::Base,
 };
 use crate::activity::{Activity, Cell};
 
@@ -36,6 +37,7 @@ const RETRY_REFRESH: Duration = Duration::from_millis(500);
 pub struct Entry {
     pub id: WorkspaceId,
     pub cell: Arc<Cell>,
+    pub(super) base: Base,
     /// Told to whoever waits.
     latest: watch::Sender<Latest>,
     /// Grows with every piece of news; a reading that began before is not believed.
@@ -67,6 +69,7 @@ impl Entry {
         Self {
             id,
             cell,
+            base: Base::of(id),
             latest: watch::Sender::default(),
             news: AtomicU64::new(0),
             freshness: Mutex::default(),

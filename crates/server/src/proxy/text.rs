@@ -9,8 +9,9 @@ use super::{
 };
 use crate::web::{self, view::Theme};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Lang {
+    #[default]
     En,
     Ko,
 }
@@ -60,7 +61,7 @@ impl Lang {
 }
 
 /// For whom a page is drawn: language and theme.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Look {
     pub lang: Lang,
     pub theme: Theme,

@@ -1,11 +1,12 @@
 //! WebSockets and other upgrades: the handshake passes through, then bytes are relayed until either
 //! side ends, the workspace stops, or the server shuts down.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
+use futures::future::Either;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
+use hyper_util::{rt::TokioIo, server::conn::auto};
 use tokio::{
     sync::watch,
     time::{Instant, timeout, timeout_at},
@@ -18,12 +19,13 @@ use super::{
     error::ProxyError,
     forward::Answer,
     frames::close_frame,
+    framing::Accepted,
     headers,
     location::Place,
-    relay::{Event, Relay},
+    relay::{Event, Ledger, Relay},
     routes::{Entry, Latest},
 };
-use crate::idle::Watch;
+use crate::{idle::Watch, rarely::Rarely};
 
 /// "Going away": what a client hears when the workspace stops or the server shuts down.
 const GOING_AWAY: u16 = 1001;
@@ -87,7 +89,7 @@ pub(super) fn agreed(answer: &Answer) -> bool {
 pub(super) fn switch(
     proxy: &Arc<Proxy>,
     entry: &Arc<Entry>,
-    mut answer: Answer,
+    answer: Answer,
     client: Client,
     place: &Place<'_>,
 ) -> Result<Response<ProxyBody>, ProxyError> {
@@ -98,7 +100,7 @@ pub(super) fn switch(
         .cloned()
         .ok_or_else(|| ProxyError::BadResponse("101 without saying to which protocol".into()))?;
     let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
-    let workspace = hyper::upgrade::on(&mut answer.response);
+    let wire = answer.lease.wire;
 
     let (mut parts, _) = answer.response.into_parts();
     headers::clean_response(&mut parts.headers, place);
@@ -116,27 +118,48 @@ pub(super) fn switch(
         let _open = proxy.metrics.websocket();
         // Both sides switch, or neither is kept.
         let Client { upgraded, pass, watch, .. } = client;
-        let (browser, workspace) = match futures::future::try_join(upgraded, workspace).await {
-            Ok((browser, workspace)) => (TokioIo::new(browser), TokioIo::new(workspace)),
+        let browser = match upgraded.await {
+            Ok(browser) => browser,
             Err(error) => {
                 tracing::debug!(workspace = %entry.id, %error, "an upgrade was not completed");
                 return;
             }
         };
-        run(&proxy, &entry, &pass, news, Relay::new(browser, workspace, websocket, socket, watch)).await;
+        let (workspace, early) = wire.into_stream().await;
+        let ledger = Ledger { socket, watch };
+        // The bare connection, wherever it is one that we accepted ourselves.
+        match auto::upgrade::downcast::<TokioIo<Accepted>>(browser) {
+            Ok(parts) => {
+                let browser = parts.io.into_inner().into_inner().0;
+                let relay = Relay::new(browser, workspace, websocket, ledger).after(&parts.read_buf, &early);
+                drop((parts.read_buf, early));
+                run(&proxy, &entry, pass, news, relay).await;
+            }
+            Err(browser) => {
+                let relay =
+                    Relay::new(TokioIo::new(browser), workspace, websocket, ledger).after(&[], &early);
+                drop(early);
+                Box::pin(run(&proxy, &entry, pass, news, relay)).await;
+            }
+        }
     });
     Ok(Response::from_parts(parts, ProxyBody::Empty))
 }
 
-async fn run<C, W>(proxy: &Proxy, entry: &Entry, pass: &Pass, mut news: News, mut relay: Relay<C, W>)
+async fn run<C, W>(proxy: &Proxy, entry: &Entry, pass: Pass, mut news: News, mut relay: Relay<C, W>)
 where
     C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
+    let mut news = Rarely::new(async { news.ends(proxy, &pass).await });
     let ending = loop {
-        let event = tokio::select! {
-            event = poll_fn(|cx| relay.poll_event(cx)) => event,
-            ending = news.ends(proxy, pass) => break ending,
+        let event = poll_fn(|cx| match relay.poll_event(cx) {
+            Poll::Ready(event) => Poll::Ready(Either::Left(event)),
+            Poll::Pending => news.poll(cx).map(Either::Right),
+        });
+        let event = match event.await {
+            Either::Left(event) => event,
+            Either::Right(ending) => break ending,
         };
         match event {
             Ok(Event::WorkspaceGone) => {
@@ -214,7 +237,7 @@ where
             let ended = poll_fn(|cx| {
                 let event = relay.poll_event(cx);
                 if relay.say_goodbye(&to_client, &to_workspace) {
-                    return std::task::Poll::Ready(false);
+                    return Poll::Ready(false);
                 }
                 event.map(|event| !matches!(event, Ok(Event::WorkspaceGone)))
             })

@@ -1,25 +1,34 @@
 //! Connections: accepted, limited, served as HTTP/1.1 or HTTP/2, and drained at the end.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::poll_fn, net::SocketAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
 
+use anyhow::Context as _;
 use axum::Router;
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{conn::auto, graceful::GracefulConnection},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     api,
     app::{App, Backends},
-    proxy::{self, Proxy, framing::Strict, front, gate::ProxyIde},
+    proxy::{
+        self, Proxy,
+        framing::accepted,
+        front::{self, Application},
+        gate::ProxyIde,
+    },
 };
+
+use super::{open_files::OpenFiles, workers::Workers};
+use crate::rarely::Rarely;
 
 /// A client gets this long for the headers of its (next) request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(60);
@@ -27,11 +36,6 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(60);
 const STILL_THERE: Duration = Duration::from_secs(30);
 const STREAMS_PER_CONNECTION: u32 = 256;
 const HEADER_BYTES: u32 = 64 * 1024;
-const MOST_CONNECTIONS: u64 = 50_000;
-/// Below this people would notice.
-const FEW_CONNECTIONS: u64 = 1000;
-/// Files that are not connections from clients: database, logs, upstreams have their own half.
-const OTHER_FILES: u64 = 256;
 
 /// The connection a request came on, as an extension of the request.
 #[derive(Debug, Clone)]
@@ -45,7 +49,11 @@ impl ConnectionHandle {
 }
 
 /// Serves until `app.shutdown`, then lets what is under way finish and hands on the last activity.
-pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
+///
+/// # Errors
+/// The threads that serve connections cannot be had.
+pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) -> anyhow::Result<()> {
+    let mut workers = Workers::start().context("the threads that serve connections cannot be started")?;
     let strip_prefix = !app.backends.instances.keeps_prefix();
     let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
     let proxy = proxy::of_app(app, ide);
@@ -53,9 +61,11 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) {
     // With a token of its own: requests under way are still activity.
     let traffic_ended = CancellationToken::new();
     let flusher = tokio::spawn(flush_activity(app, traffic_ended.clone()));
-    accept_all(listener, router, proxy, app).await;
+    accept_all(listener, router, proxy, app, &mut workers).await;
     traffic_ended.cancel();
     let _ = flusher.await;
+    workers.end().await;
+    Ok(())
 }
 
 fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
@@ -63,55 +73,110 @@ fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = (
     app.activity.clone().run_flusher(api::replica_name(), app.config.activity.clone(), store, bus, until)
 }
 
-async fn accept_all(listener: TcpListener, router: Router, proxy: Arc<Proxy>, app: &Arc<App>) {
-    let server = Arc::new(server());
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(connection_limit()));
+async fn accept_all(
+    listener: TcpListener,
+    router: Router,
+    proxy: Arc<Proxy>,
+    app: &Arc<App>,
+    workers: &mut Workers,
+) {
+    let server = Arc::new(server(HEADERS_WITHIN));
+    let application = Application::here(router);
+    let connections = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(most_connections()));
     loop {
-        let accepted = tokio::select! {
+        let next = tokio::select! {
             () = app.shutdown.cancelled() => break,
             accepted = accept(&listener, &places) => accepted,
         };
-        let Some((stream, peer, place)) = accepted else { continue };
+        let Some((stream, peer, place)) = next else { continue };
         let closing = CancellationToken::new();
         let handle = ConnectionHandle(closing.clone());
-        let (router, proxy) = (router.clone(), proxy.clone());
+        let (application, proxy) = (application.clone(), proxy.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(handle.clone());
-            front::answer(request, peer, proxy.clone(), router.clone())
+            if !proxy::is_ours(request.uri()) {
+                request.extensions_mut().insert(handle.clone());
+            }
+            front::answer(request, peer, &proxy, &application)
         });
-        let server = Arc::clone(&server);
-        let watcher = graceful.watcher();
-        tokio::spawn(async move {
+        let (server, shutdown) = (Arc::clone(&server), app.shutdown.clone());
+        workers.next().spawn(connections.track_future(async move {
             let _place = place;
+            let stream = match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::debug!(%peer, %error, "a connection was gone before it began");
+                    return;
+                }
+            };
             let open = metrics::gauge!("codehub_http_connections");
             open.increment(1.0);
-            let connection = server
-                .serve_connection_with_upgrades(TokioIo::new(Strict::new(stream)), service)
-                .into_owned();
-            tokio::select! {
-                served = watcher.watch(connection) => if let Err(error) = served {
-                    tracing::debug!(%peer, error, "a connection ended early");
-                },
-                () = closing.cancelled() => tracing::debug!(%peer, "a connection was closed"),
+            let connection =
+                server.serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service).into_owned();
+            if let Err(error) = to_the_end(connection, &closing, &shutdown).await {
+                tracing::debug!(%peer, error, "a connection ended early");
             }
             open.decrement(1.0);
-        });
+        }));
     }
     drop(listener);
     tracing::info!(drain_seconds = app.config.shutdown_drain.as_secs(), "stopping: no new connections");
-    let drained = futures::future::join(graceful.shutdown(), proxy.drained());
+    connections.close();
+    let drained = futures::future::join(connections.wait(), proxy.drained());
     if tokio::time::timeout(app.config.shutdown_drain, drained).await.is_err() {
         tracing::warn!("some requests did not finish in time");
     }
 }
 
-fn server() -> auto::Builder<TokioExecutor> {
+/// Serves a connection until it ends or is closed; from the shutdown on, only what is under way.
+async fn to_the_end<C: GracefulConnection>(
+    connection: C,
+    closing: &CancellationToken,
+    shutdown: &CancellationToken,
+) -> Result<(), C::Error> {
+    let mut connection = pin!(connection);
+    let mut word = Rarely::new(either(closing, Some(shutdown)));
+    loop {
+        let heard = poll_fn(|cx| match connection.as_mut().poll(cx) {
+            Poll::Ready(served) => Poll::Ready(Err(served)),
+            Poll::Pending => word.poll(cx).map(Ok),
+        });
+        match heard.await {
+            Err(served) => return served,
+            Ok(Word::Close) => return Ok(()),
+            Ok(Word::Finish) => {
+                connection.as_mut().graceful_shutdown();
+                word = Rarely::new(either(closing, None));
+            }
+        }
+    }
+}
+
+/// What a connection may be told.
+enum Word {
+    Close,
+    Finish,
+}
+
+async fn either(closing: &CancellationToken, shutdown: Option<&CancellationToken>) -> Word {
+    let shut_down = async {
+        match shutdown {
+            Some(shutdown) => shutdown.cancelled().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = closing.cancelled() => Word::Close,
+        () = shut_down => Word::Finish,
+    }
+}
+
+fn server(headers_within: Duration) -> auto::Builder<TokioExecutor> {
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
+        .header_read_timeout(headers_within)
         .max_buf_size(HEADER_BYTES as usize);
     server
         .http2()
@@ -122,18 +187,29 @@ fn server() -> auto::Builder<TokioExecutor> {
     server
 }
 
+fn most_connections() -> usize {
+    let OpenFiles { files, connections } = OpenFiles::raise();
+    if connections < OpenFiles::FEW {
+        tracing::warn!(
+            open_files = files,
+            connections,
+            "the limit of open files allows few connections; more wait until others close: raise it (ulimit -n, LimitNOFILE=)"
+        );
+    }
+    connections
+}
+
 type Place = tokio::sync::OwnedSemaphorePermit;
+type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, Place);
 
 /// The next connection, once there is a place for it: until then the kernel's queue holds it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, Place)> {
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
     let place = Arc::clone(places).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, peer)) => {
-            // Small messages both ways (terminals, events) must not wait for each other.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%peer, %error, "a connection was gone before it began");
-                return None;
-            }
+            // Small messages both ways (terminals, events) must not wait for each other. Then it leaves this
+            // thread's event loop for its own.
+            let stream = stream.set_nodelay(true).and_then(|()| stream.into_std());
             Some((stream, peer, place))
         }
         Err(error) => {
@@ -145,24 +221,40 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
     }
 }
 
-/// As many as there are files for. Raises the soft limit to the hard one first.
-fn connection_limit() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
-    {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Half a head, and then nothing: the connection ends, its neighbour's does not.
+    #[tokio::test]
+    async fn a_head_that_does_not_come_ends_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let server = server(Duration::from_millis(300));
+            while let Ok((stream, _)) = listener.accept().await {
+                let service = hyper::service::service_fn(|_| async {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    Ok::<_, std::convert::Infallible>(http::Response::new(String::from("late")))
+                });
+                let connection = server
+                    .serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service)
+                    .into_owned();
+                tokio::spawn(connection);
+            }
+        });
+        let mut slow = TcpStream::connect(addr).await.unwrap();
+        let mut patient = TcpStream::connect(addr).await.unwrap();
+        slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX: ").await.unwrap();
+        patient.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), slow.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "it is still open");
+        assert!(!rest.starts_with(b"HTTP/1.1 200"));
+        let mut answer = String::new();
+        patient.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("late"), "a slow answer is no slow head: {answer}");
     }
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // A proxied connection is two files.
-    let limit = (files.saturating_sub(OTHER_FILES) / 2).clamp(64, MOST_CONNECTIONS);
-    if limit < FEW_CONNECTIONS {
-        tracing::warn!(
-            open_files = files,
-            connections = limit,
-            "the limit of open files allows few connections; more wait until others close: raise it (ulimit -n, LimitNOFILE=)"
-        );
-    }
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }

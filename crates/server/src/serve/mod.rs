@@ -23,11 +23,14 @@ use crate::{
 
 mod connections;
 mod data_dir;
+mod open_files;
 mod replica;
 mod signals;
+mod workers;
 
 pub use connections::{ConnectionHandle, run};
 pub use data_dir::{DataDir, DataDirError};
+pub(crate) use open_files::OpenFiles;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
@@ -55,7 +58,7 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     let mut background = background(&app);
     background.push(tokio::spawn(replica.run(Arc::clone(&app))));
     signals::cancel_on_signal(app.shutdown.clone())?;
-    run(listener, router(&app), &app).await;
+    run(listener, router(&app), &app).await?;
 
     for task in background {
         // They end by the same token; one that panicked has been logged.

@@ -1,7 +1,14 @@
 //! Around every request: an id that goes through all logs, one line when it is answered, a
 //! measurement, and an answer even when a handler panics.
 
-use std::{panic::AssertUnwindSafe, time::Instant};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use axum::{
     extract::{MatchedPath, Request},
@@ -9,9 +16,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::FutureExt as _;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tracing::Instrument as _;
-use uuid::Uuid;
 
 use crate::api::error::{ApiError, Code};
 
@@ -23,8 +29,8 @@ pub struct RequestId(pub String);
 
 /// The middleware.
 pub async fn observe(mut request: Request, next: Next) -> Response {
-    let id = request_id(request.headers().get(REQUEST_ID));
-    let value = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("unknown"));
+    let value = request_id(request.headers());
+    let id = value.to_str().unwrap_or_default().to_owned();
     request.headers_mut().insert(REQUEST_ID, value.clone());
     request.extensions_mut().insert(RequestId(id.clone()));
 
@@ -56,15 +62,20 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
 }
 
 /// The client's own id where it is a sane one, so that logs on both sides can be put together.
-fn request_id(given: Option<&HeaderValue>) -> String {
-    let sane = |text: &&str| {
-        (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let sane = |value: &&HeaderValue| {
+        (1..=64).contains(&value.len())
+            && value.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
     };
-    match given.and_then(|value| value.to_str().ok()).filter(sane) {
-        Some(text) => text.to_owned(),
-        None => Uuid::now_v7().simple().to_string(),
-    }
+    headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(new_id)
+}
+
+/// One of this process's own: its random beginning, and a number.
+fn new_id() -> HeaderValue {
+    static PROCESS: LazyLock<u64> = LazyLock::new(rand::random);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let id = format!("{:016x}{:016x}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed));
+    HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
 fn log(method: &Method, path: &str, route: &str, status: StatusCode, duration_ms: f64) {
@@ -108,12 +119,15 @@ mod tests {
 
     #[test]
     fn only_sane_request_ids_are_taken_over() {
-        let take = |text: &str| request_id(HeaderValue::from_bytes(text.as_bytes()).ok().as_ref());
+        let take = |text: &str| {
+            let value = HeaderValue::from_bytes(text.as_bytes()).unwrap();
+            request_id(&HeaderMap::from_iter([(REQUEST_ID, value)]))
+        };
         assert_eq!(take("abc-123_X.y"), "abc-123_X.y");
         for wrong in ["", "a b", "a\"b", "é", &"x".repeat(65)] {
             assert_ne!(take(wrong), wrong);
             assert_eq!(take(wrong).len(), 32);
         }
-        assert_ne!(request_id(None), request_id(None));
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
     }
 }

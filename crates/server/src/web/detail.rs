@@ -17,6 +17,7 @@ use codehub_domain::{
 use maud::{Markup, html};
 
 use super::{
+    awake,
     components::moment,
     error::Result,
     i18n::{history, words},
@@ -26,6 +27,7 @@ use super::{
     view::{Me, PathId, View},
 };
 use crate::{
+    api::activity::{self, ActivityView},
     app::App,
     service::{self, Access},
 };
@@ -45,6 +47,15 @@ pub(super) struct Detail {
     pub(super) history: Vec<HistoryEntry>,
     pub(super) people: HashMap<UserId, User>,
     pub(super) policy: TtlPolicy,
+    pub(super) activity: ActivityView,
+}
+
+impl Detail {
+    /// The name behind an id, where it stands in the history.
+    pub(super) fn name_of(&self, id: &str) -> Option<String> {
+        let id: UserId = id.parse().ok()?;
+        self.people.get(&id).map(|user| user.username.clone())
+    }
 }
 
 async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
@@ -58,7 +69,9 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     ids.dedup();
     let people = app.store().users_get(&ids).await?;
     let owner = people.get(&workspace.owner).map(|user| user.username.clone()).unwrap_or_default();
-    Ok(Detail { workspace, owner, archives, history, people, policy: app.config.ttl_policy() })
+    let activity = activity::of(app, &workspace).await?;
+    let policy = app.config.ttl_policy();
+    Ok(Detail { workspace, owner, archives, history, people, policy, activity })
 }
 
 fn user_of(actor: &str) -> Option<UserId> {
@@ -90,6 +103,7 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
             data-name=(detail.workspace.name) data-label=(row::label(view, &detail.workspace))
             data-busy[is_active(&detail.workspace)] data-poll[detail.workspace.owner != me.user().id] {
             (head(me, detail))
+            (awake::banner(me, detail))
             (recover::panel(me, detail))
             div.columns {
                 div.main-column {
@@ -97,6 +111,7 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
                     (past(view, detail))
                 }
                 div.side-column {
+                    (awake::panel(me, detail))
                     (facts(view, detail))
                     (archives(view, detail))
                 }
@@ -234,10 +249,6 @@ fn archives(view: &View, detail: &Detail) -> Markup {
 
 fn past(view: &View, detail: &Detail) -> Markup {
     let (t, lang) = (view.t, view.lang);
-    let name_of = |id: &str| {
-        let id: UserId = id.parse().ok()?;
-        detail.people.get(&id).map(|user| user.username.clone())
-    };
     html! {
         section #part-history data-part .card {
             h2 { (t.history) }
@@ -264,7 +275,7 @@ fn past(view: &View, detail: &Detail) -> Markup {
                                     " · " span.break { (history::reason(lang, &entry.reason)) }
                                 }
                             }
-                            p.quiet { (moment(view, entry.at)) " · " (history::actor(lang, &entry.actor, name_of)) }
+                            p.quiet { (moment(view, entry.at)) " · " (history::actor(lang, &entry.actor, |id| detail.name_of(id))) }
                         }
                     }
                 }

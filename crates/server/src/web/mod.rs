@@ -21,6 +21,7 @@ mod account;
 mod actions;
 mod archives;
 mod assets;
+mod awake;
 mod choices;
 mod components;
 mod cookies;
@@ -81,6 +82,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(detail::router())
         .merge(actions::router())
         .merge(archives::router())
+        .merge(awake::router())
         .merge(logs::router())
         .merge(login::router())
         .merge(setup::router())

@@ -34,8 +34,9 @@ pub(super) const LANG_COOKIE: &str = "lang";
 pub(super) const THEME_COOKIE: &str = "theme";
 
 /// Light, dark, or what the system says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Theme {
+    #[default]
     Auto,
     Light,
     Dark,

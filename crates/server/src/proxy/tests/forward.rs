@@ -69,6 +69,22 @@ async fn the_workspace_sees_the_request_as_sent_and_nothing_of_ours() {
 }
 
 #[tokio::test]
+async fn one_request_id_on_both_sides() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = Rig::before(&upstream).await;
+    for (sent, kept) in
+        [("X-Request-Id: mine-1", true), ("X-Request-Id: not \"sane\"", false), ("X-A: b", false)]
+    {
+        let answer = rig.get("/", &[sent]).await;
+        let id = header_of(&answer, "x-request-id").unwrap();
+        assert_eq!(id == "mine-1", kept, "{answer}");
+        assert!(body_of(&answer).to_lowercase().contains(&format!("\r\nx-request-id: {id}\r\n")), "{answer}");
+    }
+    let refused = rig.send("GET", "/", &["X-Request-Id: mine-2"]).await;
+    assert_eq!((status_of(&refused), header_of(&refused, "x-request-id")), (401, Some("mine-2")));
+}
+
+#[tokio::test]
 async fn the_prefix_is_kept_for_programs_that_know_it() {
     let upstream = Upstream::echoing_heads().await;
     let rig = Rig::before(&upstream).await;

@@ -30,7 +30,7 @@ use crate::{
     config::ActivityMode,
     proxy::{
         Proxy, Settings,
-        framing::Strict,
+        framing::accepted,
         front,
         gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken},
     },
@@ -270,11 +270,12 @@ pub(super) async fn exchange(addr: SocketAddr, bytes: impl AsRef<[u8]>) -> Strin
 
 async fn serve(proxy: Arc<Proxy>, stream: TcpStream, peer: SocketAddr) {
     stream.set_nodelay(true).unwrap();
-    let application = axum::Router::new().fallback(|| async { "the application" });
-    let service = service_fn(move |request| front::answer(request, peer, proxy.clone(), application.clone()));
+    let router = axum::Router::new().fallback(|| async { "the application" });
+    let application = front::Application::here(router);
+    let service = service_fn(move |request| front::answer(request, peer, &proxy, &application));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(64 * 1024);
-    let _ = builder.serve_connection_with_upgrades(TokioIo::new(Strict::new(stream)), service).await;
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service).await;
 }
 
 pub(super) fn head(method: &str, rest: &str, lines: &[&str]) -> String {

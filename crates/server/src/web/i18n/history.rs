@@ -37,6 +37,7 @@ pub fn reason(lang: Lang, reason: &str) -> String {
             "done" => Some("완료"),
             "observed" => Some("상태 확인"),
             "created" => Some("생성됨"),
+            "snoozed" => Some("1시간 더 사용"),
             "deleted" => Some("삭제 요청"),
             "start asked for" => Some("시작 요청"),
             "stop asked for" => Some("중지 요청"),

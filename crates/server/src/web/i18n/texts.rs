@@ -116,6 +116,19 @@ texts! {
     sleeps_after: "Sleeps when idle for", "대기 전환까지의 유휴 시간";
     archived_after: "Archived after sleeping for", "보관 전환까지의 대기 시간";
 
+    // Awake or asleep
+    activity: "Activity", "활동";
+    active_because: "Active because", "활성 이유";
+    sleeps: "Sleeps", "대기 전환";
+    open_connections: "Open connections", "열린 연결";
+    stopped_because: "Stopped because", "중지 이유";
+    leases: "Kept awake", "깨어 있는 상태 유지";
+    until: "until", "유지 종료:";
+    give_back: "Let it sleep", "유지 끝내기";
+    snooze: "Not yet: one hour more", "아직 사용 중: 1시간 더";
+    sleeps_soon: "Sleeps", "곧 대기 전환:";
+    sleeps_soon_text: "Nobody has worked in it for a while. Running programs end; files stay.", "한동안 활동이 없었습니다. 실행 중인 프로그램은 종료되고 파일은 그대로 남습니다.";
+
     // One workspace
     about: "About", "정보";
     owner: "Owner", "소유자";

@@ -235,6 +235,28 @@ pub fn expiry(lang: Lang, to: Desired) -> (&'static str, &'static str) {
     }
 }
 
+/// What keeps a workspace awake; the kinds are those of the API.
+pub fn activity(lang: Lang, kind: &str) -> &'static str {
+    match (kind, lang) {
+        ("http", Lang::En) => "a request",
+        ("http", Lang::Ko) => "요청",
+        ("connection", Lang::En) => "a new connection",
+        ("connection", Lang::Ko) => "새 연결",
+        ("typing", Lang::En) => "typing",
+        ("typing", Lang::Ko) => "입력",
+        ("terminal_output", Lang::En) => "terminal output",
+        ("terminal_output", Lang::Ko) => "터미널 출력",
+        ("browser_message", Lang::En) => "work in the browser",
+        ("browser_message", Lang::Ko) => "브라우저 작업",
+        ("workspace_message", Lang::En) => "work in the workspace",
+        ("workspace_message", Lang::Ko) => "워크스페이스 작업",
+        ("open_connection", Lang::En) => "open connections",
+        ("open_connection", Lang::Ko) => "열린 연결",
+        (_, Lang::En) => "kept awake",
+        (_, Lang::Ko) => "유지 요청",
+    }
+}
+
 pub fn default_ttl(lang: Lang, seconds: u32) -> String {
     match (lang, seconds) {
         (Lang::En, 0) => "Default: never".into(),

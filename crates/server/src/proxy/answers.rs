@@ -1,0 +1,70 @@
+//! Answers of our own: pages for people, JSON for programs, and the way to the sign-in page.
+
+use codehub_domain::WorkspaceId;
+use http::{HeaderValue, Response, StatusCode, Uri, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::{ProxyBody, error::ProxyError, pages, resolve::Visit, text::Look};
+
+/// A person gets a page, a program gets JSON.
+pub(super) fn render(
+    error: &ProxyError,
+    visit: Visit,
+    look: Look,
+    id: Option<WorkspaceId>,
+) -> Response<ProxyBody> {
+    let mut response = match visit {
+        Visit::Navigation => pages::failed(look, error, id),
+        Visit::Other => json(error.status(), error.code(), &error.public_message()),
+    };
+    if let ProxyError::Method(_) = error {
+        let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
+}
+
+pub(super) fn asleep() -> Response<ProxyBody> {
+    let message = "the workspace sleeps; open it in the browser to wake it";
+    json(StatusCode::SERVICE_UNAVAILABLE, "WORKSPACE_STANDBY", message)
+}
+
+pub(super) fn json(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
+    let body = serde_json::json!({ "error": { "code": code, "message": message } }).to_string();
+    let mut response = Response::new(ProxyBody::Full(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static(pages::RETRY_AFTER_SECONDS));
+    }
+    response
+}
+
+pub(super) fn redirect(status: StatusCode, to: HeaderValue) -> Response<ProxyBody> {
+    let mut response = Response::new(ProxyBody::Empty);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::LOCATION, to);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Everything that would end the query value or change its meaning.
+const QUERY_VALUE: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'&')
+    .add(b'+')
+    .add(b'%')
+    .add(b'=')
+    .add(b'?');
+
+pub(super) fn sign_in_address(uri: &Uri) -> HeaderValue {
+    let next = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    HeaderValue::try_from(format!("/login?next={}", utf8_percent_encode(next, QUERY_VALUE)))
+        .unwrap_or_else(|_| HeaderValue::from_static("/login"))
+}

@@ -1,0 +1,149 @@
+//! Why a workspace is awake, when it will sleep, what keeps it awake, or why it stopped: a part of its
+//! page, with the forms "not yet" and "give back".
+
+use std::sync::Arc;
+
+use axum::{Router, extract::State, response::Response, routing::post};
+use codehub_domain::{Desired, HoldId, Phase, Timestamp, WorkspaceId};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    components::{ahead, moment, post_button},
+    detail::Detail,
+    error::Result,
+    flash::{Flash, Plain},
+    i18n::{history, words},
+    icons,
+    view::{Form, Me, PathId, see_other_saying},
+};
+use crate::{
+    api::activity::ActivityView,
+    app::App,
+    service::{self, Access},
+};
+
+/// Sleep this near is worth a word at the top of the page.
+const SOON: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/workspaces/{id}/snooze", post(snooze))
+        .route("/workspaces/{id}/release", post(release))
+}
+
+async fn snooze(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
+    let flash = match service::snooze(&app, me.user(), id).await {
+        Ok(_) => Plain::Snoozed.into(),
+        Err(denied) => Flash::of_refusal(denied)?,
+    };
+    Ok(see_other_saying(&app, &format!("/workspaces/{id}"), flash))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Release {
+    hold: String,
+}
+
+async fn release(
+    State(app): State<Arc<App>>,
+    me: Me,
+    PathId(id): PathId<WorkspaceId>,
+    Form(form): Form<Release>,
+) -> Result<Response> {
+    service::find(&app, me.user(), id, Access::Manage).await?;
+    let flash = match form.hold.parse::<HoldId>() {
+        Ok(hold) => {
+            // One that has ended by itself is what was asked for, too.
+            app.store().workspace_release(id, Some(hold)).await?;
+            Plain::Released
+        }
+        Err(_) => Plain::NoSuchLease,
+    };
+    Ok(see_other_saying(&app, &format!("/workspaces/{id}"), flash))
+}
+
+/// When it sleeps, if that is soon.
+fn soon(me: &Me, activity: &ActivityView) -> Option<Timestamp> {
+    activity.sleeps_at.filter(|at| at.duration_since(me.view.now) < SOON)
+}
+
+/// What is said at the top before a workspace goes to sleep.
+pub(super) fn banner(me: &Me, detail: &Detail) -> Markup {
+    let (view, t, ws) = (&me.view, me.view.t, &detail.workspace);
+    let Some(at) = soon(me, &detail.activity).filter(|_| ws.status.phase == Phase::Running) else {
+        return html! { div #part-sleep data-part {} };
+    };
+    html! {
+        div #part-sleep data-part {
+            section.card.note role="status" data-testid="sleep-soon" {
+                h2 { (icons::phase(Phase::Standby)) (t.sleeps_soon) " " (ahead(view, at)) }
+                p { (t.sleeps_soon_text) }
+                @if ws.owner == me.user().id { (not_yet(me, detail, "primary", "snooze-banner")) }
+            }
+        }
+    }
+}
+
+fn not_yet(me: &Me, detail: &Detail, class: &str, testid: &str) -> Markup {
+    let ws = &detail.workspace;
+    post_button(
+        &format!("/workspaces/{}/snooze", ws.id),
+        &format!("/workspaces/{}", ws.id),
+        class,
+        testid,
+        me.view.t.snooze,
+        &ws.name,
+    )
+}
+
+pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
+    let (view, t, ws, activity) = (&me.view, me.view.t, &detail.workspace, &detail.activity);
+    let runs = ws.status.phase == Phase::Running;
+    html! {
+        section #part-activity data-part .card data-testid="activity" {
+            h2 { (t.activity) }
+            dl.facts {
+                @if let Some(because) = activity.active_because.as_ref().filter(|_| runs) {
+                    dt { (t.active_because) }
+                    dd data-testid="active-because" data-kind=(because.kind) {
+                        (words::activity(view.lang, because.kind)) " "
+                        @if because.kind == "hold" { (t.until) " " (ahead(view, because.at)) }
+                        @else if because.kind != "open_connection" { (moment(view, because.at)) }
+                    }
+                }
+                @if let Some(at) = activity.sleeps_at.filter(|_| runs) {
+                    dt { (t.sleeps) } dd data-testid="sleeps-at" { (ahead(view, at)) }
+                }
+                @if runs { dt { (t.open_connections) } dd { (activity.open_connections) } }
+                @if let Some(stopped) = &activity.stopped_because {
+                    dt { (t.stopped_because) }
+                    dd data-testid="stopped-because" {
+                        (history::reason(view.lang, &stopped.reason)) " · "
+                        (history::actor(view.lang, &stopped.actor, |id| detail.name_of(id))) " · "
+                        (moment(view, stopped.at))
+                    }
+                }
+            }
+            @if !activity.holds.is_empty() {
+                h3 { (t.leases) }
+                ul.plain {
+                    @for hold in &activity.holds {
+                        li data-testid="lease" {
+                            span.break { (history::reason(view.lang, &hold.reason)) }
+                            span.quiet { (t.until) " " (ahead(view, hold.until)) }
+                            form method="post" action={ "/workspaces/" (ws.id) "/release" } data-inline {
+                                input type="hidden" name="hold" value=(hold.id);
+                                button.small type="submit" data-testid="release" { (t.give_back) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if ws.desired == Desired::Running && ws.owner == me.user().id {
+                (not_yet(me, detail, "", "snooze"))
+            }
+        }
+    }
+}
