@@ -90,3 +90,27 @@ async fn a_program_that_dies_is_started_again_and_one_that_keeps_dying_is_an_err
     assert_eq!(status, StatusCode::ACCEPTED);
     server.until_phase(&id, "RUNNING").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_program_is_noticed_when_somebody_asks_for_it() {
+    // Nobody looks by themselves before the test is over.
+    let server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "10m").start().await;
+    let id = server.create(json!({ "name": "mortal" })).await;
+    let open = || server.client.get(server.url(&format!("/w/{id}/pid"))).bearer_auth(&server.token).send();
+    let pid: i32 = open().await.unwrap().text().await.unwrap().parse().unwrap();
+    // The wakes of its start are over.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let process = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let answer = open().await.unwrap();
+        if answer.status().is_success() {
+            let now: i32 = answer.text().await.unwrap().parse().unwrap();
+            assert_ne!(now, pid);
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "nobody looked");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -164,3 +164,52 @@ async fn a_home_on_another_backend_is_left_alone_and_said_so() {
     let message = failed["error"]["message"].as_str().unwrap();
     assert!(message.contains("lives on elsewhere"), "{message}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_disk_that_is_not_mounted_is_not_an_empty_one() {
+    let mut server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    server.go(&id, "archive").await;
+    server.kill();
+    let (archives, aside) = (server.setup.data_dir().join("archives"), server.setup.data.path().join("disk"));
+    fs::rename(&archives, &aside).unwrap();
+    fs::create_dir(&archives).unwrap();
+    let refused = server.setup.command(&["serve"]).output().unwrap();
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("mount it first") && said.contains(".codehub-archives"), "{said}");
+    assert_eq!(fs::read_dir(&archives).unwrap().count(), 0, "nothing is made in its place");
+
+    fs::remove_dir(&archives).unwrap();
+    fs::rename(&aside, &archives).unwrap();
+    server.restart().await;
+    server.go(&id, "start").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_does_not_wait_for_an_archive_store_that_is_away() {
+    let server = Setup::new().start().await;
+    let id = with_history(&server).await;
+    let (archives, aside) = (server.setup.data_dir().join("archives"), server.setup.data.path().join("disk"));
+    fs::rename(&archives, &aside).unwrap();
+    server.post(&format!("/workspaces/{id}/archive"), json!({})).await;
+    let waits = server
+        .until(&id, "failing", |it| it["error"]["reason"] == "Unreachable" && it["operation"] == "NONE")
+        .await;
+    assert_eq!(waits["phase"], "STANDBY");
+    // Between two tries anybody may start it; one that is just going on is waited for.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while server.post(&format!("/workspaces/{id}/start"), json!({})).await.0 == StatusCode::CONFLICT {
+        assert!(std::time::Instant::now() < deadline, "never between two tries");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let running = server.until_arrived(&id).await;
+    assert_eq!((&running["phase"], &running["error"]), (&json!("RUNNING"), &json!(null)));
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
+
+    // And it can be archived when the store is back.
+    fs::rename(&aside, &archives).unwrap();
+    server.go(&id, "archive").await;
+    assert_eq!(server.workspace(&id).await["phase"], "ARCHIVED");
+}

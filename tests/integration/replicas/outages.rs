@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::StatusCode;
+use reqwest::{Client, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{
     servers::{OwnPostgres, OwnRedis},
     traffic::{Echo, Load},
 };
-use crate::support::Server;
+use crate::support::{ADMIN, PASSWORD, Server};
 
 /// Errors end this soon after the database is back.
 const RECOVERED: Duration = Duration::from_secs(5);
@@ -162,4 +162,28 @@ async fn still_runs(server: &Server, id: &str, when: &str) {
     let by_ttl = |item: &Value| item["actor"] == "ttl";
     assert!(!history["items"].as_array().unwrap().iter().any(by_ttl), "{when}: {history:#}");
     assert_eq!(server.workspace(id).await["desired_state"], "RUNNING", "{when}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_waits_for_a_database_that_comes_later() {
+    let Some(postgres) = OwnPostgres::start() else { return };
+    let cluster = Cluster::on(&postgres.url("postgres"), None).await;
+    postgres.stop();
+    let setup = cluster.setup(&cluster.url);
+    let mut server = Server { child: setup.spawn(), setup, client: Client::new(), token: String::new() };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let waiting = loop {
+        assert!(Instant::now() < deadline, "it says that it waits");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let Ok(answer) = server.client.get(server.url("/readyz")).send().await else { continue };
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        break answer.json::<Value>().await.unwrap();
+    };
+    assert_eq!((&waiting["ready"], &waiting["dependencies"]["store"]["ok"]), (&json!(false), &json!(false)));
+    let alive = server.client.get(server.url("/healthz")).send().await.unwrap();
+    assert_eq!(alive.status(), StatusCode::OK);
+
+    postgres.start_again();
+    server.until_ready().await;
+    server.sign_in(ADMIN, PASSWORD).await;
 }

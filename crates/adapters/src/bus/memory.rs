@@ -61,6 +61,15 @@ impl Bus for MemoryBus {
         self.readers.wakes()
     }
 
+    async fn look(&self, workspace: WorkspaceId) -> Result<()> {
+        self.readers.look(workspace);
+        Ok(())
+    }
+
+    fn looks(&self) -> broadcast::Receiver<WorkspaceId> {
+        self.readers.looks()
+    }
+
     async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()> {
         let mut activity = lock(&self.activity);
         for &(id, at) in seen {

@@ -59,6 +59,11 @@ pub trait Bus: Send + Sync + 'static {
     async fn wake(&self) -> Result<()>;
     /// Wakes of the controller from now on.
     fn wakes(&self) -> broadcast::Receiver<()>;
+    /// Asks the leader's controller to look at this workspace now, whatever is known of it: something is
+    /// not as it should be there.
+    async fn look(&self, workspace: WorkspaceId) -> Result<()>;
+    /// What the controller is asked to look at from now on.
+    fn looks(&self) -> broadcast::Receiver<WorkspaceId>;
 
     /// Merges activity: per workspace the later time wins.
     async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()>;

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use codehub_domain::UserId;
+use codehub_domain::{UserId, WorkspaceId};
 use tokio::sync::broadcast;
 
 use super::{BACKLOG, Event};
@@ -14,11 +14,16 @@ use super::{BACKLOG, Event};
 pub(super) struct Readers {
     users: Mutex<HashMap<UserId, broadcast::Sender<Event>>>,
     wakes: broadcast::Sender<()>,
+    looks: broadcast::Sender<WorkspaceId>,
 }
 
 impl Default for Readers {
     fn default() -> Self {
-        Self { users: Mutex::default(), wakes: broadcast::Sender::new(1) }
+        Self {
+            users: Mutex::default(),
+            wakes: broadcast::Sender::new(1),
+            looks: broadcast::Sender::new(BACKLOG),
+        }
     }
 }
 
@@ -54,5 +59,13 @@ impl Readers {
 
     pub(super) fn wakes(&self) -> broadcast::Receiver<()> {
         self.wakes.subscribe()
+    }
+
+    pub(super) fn look(&self, workspace: WorkspaceId) {
+        let _ = self.looks.send(workspace);
+    }
+
+    pub(super) fn looks(&self) -> broadcast::Receiver<WorkspaceId> {
+        self.looks.subscribe()
     }
 }

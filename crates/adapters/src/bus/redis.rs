@@ -68,6 +68,10 @@ impl Names {
         format!("{}wc", self.wakes)
     }
 
+    fn look_channel(&self) -> String {
+        format!("{}ob", self.wakes)
+    }
+
     fn channel_of(&self, user: UserId) -> String {
         format!("{}{user}", self.events)
     }
@@ -255,6 +259,15 @@ impl Bus for RedisBus {
         self.shared.readers.wakes()
     }
 
+    async fn look(&self, workspace: WorkspaceId) -> Result<()> {
+        self.shared.readers.look(workspace);
+        self.say(self.shared.names.look_channel(), &workspace.to_string())
+    }
+
+    fn looks(&self) -> broadcast::Receiver<WorkspaceId> {
+        self.shared.readers.looks()
+    }
+
     async fn activity_add(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()> {
         if seen.is_empty() {
             return Ok(());
@@ -324,6 +337,10 @@ impl Shared {
         let channel = message.get_channel_name();
         if channel == self.names.wake_channel() {
             self.readers.wake();
+        } else if channel == self.names.look_channel() {
+            if let Ok(workspace) = rest.parse() {
+                self.readers.look(workspace);
+            }
         } else if channel == self.names.channel_of_all() {
             self.readers.resync();
         } else if let Some(user) = channel.strip_prefix(&self.names.events)
@@ -379,7 +396,7 @@ async fn follow(client: &Client, shared: &Shared, pause: &mut Duration) -> BusEr
     let connect = async {
         let mut connection = client.get_async_pubsub().await?;
         connection.psubscribe(format!("{}*", escape(&shared.names.events))).await?;
-        connection.subscribe(shared.names.wake_channel()).await?;
+        connection.subscribe(&[shared.names.wake_channel(), shared.names.look_channel()]).await?;
         Ok(connection)
     };
     let (mut sink, mut messages) = match RedisBus::answer(connect).await {

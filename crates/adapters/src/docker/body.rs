@@ -17,7 +17,8 @@ use crate::runtime::{InstanceSpec, ide::Fill};
 /// Room for temporary files; in memory, and counted as such.
 const TMPFS: &str = "rw,exec,nosuid,nodev,mode=1777,size=512m";
 
-/// The container of this workspace. Its label `codehub.config` changes whenever anything else does.
+/// The container of this workspace. Its label `codehub.config` changes whenever
+/// anything does that matters to what runs.
 pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpec) -> ContainerCreateBody {
     let id = spec.workspace.to_string();
     let fill = Fill { port: config.port, home: &config.home, id: &id, base_path: &spec.base_path };
@@ -32,7 +33,6 @@ pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpe
         format!("HOME={}", config.home),
         format!("PORT={}", config.port),
         format!("CODEHUB_WORKSPACE_ID={id}"),
-        format!("CODEHUB_WORKSPACE_NAME={}", spec.name),
         format!("CODEHUB_URL={}", spec.url),
     ];
     env.extend(config.ide.env.iter().map(|(name, value)| format!("{name}={value}")));
@@ -59,11 +59,14 @@ pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpe
         }),
         ..ContainerCreateBody::default()
     };
+    let made_with = fingerprint(&body);
+    // Another name is no reason to end what runs: it comes with the next container.
+    body.env.get_or_insert_default().push(format!("CODEHUB_WORKSPACE_NAME={}", spec.name));
     let labels = HashMap::from([
         (LABEL_INSTANCE.to_owned(), config.deployment.clone()),
         (LABEL_WORKSPACE.to_owned(), id),
         (LABEL_GENERATION.to_owned(), spec.generation().to_string()),
-        (LABEL_CONFIG.to_owned(), fingerprint(&body)),
+        (LABEL_CONFIG.to_owned(), made_with),
     ]);
     body.labels = Some(labels);
     body

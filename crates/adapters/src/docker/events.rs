@@ -6,12 +6,12 @@ use std::{sync::Arc, time::Duration};
 use bollard::query_parameters::EventsOptionsBuilder;
 use futures::StreamExt as _;
 
-use super::engine::{Engine, LABEL_INSTANCE, label_filter};
+use super::engine::{Engine, LABEL_INSTANCE, label_filter, read_labels};
 use crate::bus::Bus;
 
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Wakes the controller whenever a container of this deployment ends. Runs for ever.
+/// Has the controller look at a workspace whose container ended. Runs for ever.
 pub async fn watch_events(engine: Arc<Engine>, deployment: String, bus: Arc<dyn Bus>) {
     loop {
         if let Ok(client) = engine.client().await {
@@ -21,18 +21,21 @@ pub async fn watch_events(engine: Arc<Engine>, deployment: String, bus: Arc<dyn 
             let mut events =
                 Box::pin(client.events(Some(EventsOptionsBuilder::new().filters(&filters).build())));
             // Something may have happened while nobody listened.
-            wake(&*bus).await;
-            while let Some(Ok(_)) = events.next().await {
+            if let Err(error) = bus.wake().await {
+                tracing::debug!(%error, "nobody was woken");
+            }
+            while let Some(Ok(event)) = events.next().await {
                 metrics::counter!("codehub_docker_events_total").increment(1);
-                wake(&*bus).await;
+                let labels = event.actor.and_then(|actor| actor.attributes);
+                let told = match read_labels(labels.as_ref(), &deployment) {
+                    Some((workspace, _)) => bus.look(workspace).await,
+                    None => bus.wake().await,
+                };
+                if let Err(error) = told {
+                    tracing::debug!(%error, "an event of the engine was heard by nobody");
+                }
             }
         }
         tokio::time::sleep(AGAIN).await;
-    }
-}
-
-async fn wake(bus: &dyn Bus) {
-    if let Err(error) = bus.wake().await {
-        tracing::debug!(%error, "an event of the engine woke nobody");
     }
 }

@@ -59,7 +59,7 @@ struct Inner {
     engine: Arc<Engine>,
     config: DockerConfig,
     network: Network,
-    /// One at a time makes the network, its rules, or pulls an image.
+    /// One at a time makes the network or its rules.
     making: tokio::sync::Mutex<()>,
     /// The volumes that this process has furnished.
     furnished: Mutex<HashMap<WorkspaceId, Generation>>,
@@ -101,9 +101,8 @@ impl Instances for DockerRuntime {
     }
 
     async fn prepare(&self, image_ref: &str, progress: &Progress) -> Result<()> {
-        let inner = &self.inner;
-        let _one = inner.making.lock().await;
-        image::ensure(&inner.engine, image_ref, inner.config.pull, progress).await
+        // Several may pull the same image: the engine fetches it once, and tells each how far it is.
+        image::ensure(&self.inner.engine, image_ref, self.inner.config.pull, progress).await
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {

@@ -44,6 +44,12 @@ impl Bus for Down {
     fn wakes(&self) -> broadcast::Receiver<()> {
         broadcast::Sender::new(1).subscribe()
     }
+    async fn look(&self, _: WorkspaceId) -> Result<()> {
+        self.ping().await
+    }
+    fn looks(&self) -> broadcast::Receiver<WorkspaceId> {
+        broadcast::Sender::new(1).subscribe()
+    }
     async fn activity_add(&self, _: &[(WorkspaceId, Timestamp)]) -> Result<()> {
         self.ping().await
     }

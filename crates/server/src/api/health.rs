@@ -32,7 +32,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 #[utoipa::path(get, path = "/healthz", tag = "operations", security(()), responses(
     (status = 200, description = "The process is alive", body = String, content_type = "text/plain"),
 ))]
-async fn alive() -> impl IntoResponse {
+pub(crate) async fn alive() -> impl IntoResponse {
     ([(CACHE_CONTROL, "no-store")], "ok\n")
 }
 
@@ -68,6 +68,12 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     let ready = !stopping && dependencies.iter().all(needed);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(CACHE_CONTROL, "no-store")], Json(Readiness { ready, dependencies })).into_response()
+}
+
+/// The answer of a server whose database has not answered yet.
+pub(crate) fn not_ready(problem: String) -> impl IntoResponse {
+    let store = Dependency { kind: "postgres", ok: false, problem: Some(problem) };
+    Json(Readiness { ready: false, dependencies: [("store", store)].into() })
 }
 
 /// Asks every dependency, all at once.

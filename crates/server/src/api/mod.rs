@@ -38,6 +38,7 @@ mod wait;
 mod workspaces;
 
 pub use events::Feeds;
+pub(crate) use health::{alive, not_ready};
 pub use system::{Replica, replica_name, replicas};
 
 /// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.

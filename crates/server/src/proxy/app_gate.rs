@@ -87,7 +87,7 @@ impl Gate for AppGate {
             .map_err(unreachable)?;
         Ok(match asked {
             Asked::Changed(_) | Asked::Already(_) => {
-                self.look().await;
+                self.look(id).await;
                 Woken::Asked
             }
             Asked::NotFound | Asked::Refused(Refusal::Gone) => Woken::NotFound,
@@ -97,12 +97,12 @@ impl Gate for AppGate {
         })
     }
 
-    async fn look(&self) {
+    async fn look(&self, id: WorkspaceId) {
         if let Ok(app) = self.app()
-            && let Err(error) = app.bus().wake().await
+            && let Err(error) = app.bus().look(id).await
         {
             // The next tick looks anyway.
-            tracing::debug!(%error, "the controller could not be woken");
+            tracing::debug!(%error, "the controller could not be told to look");
         }
     }
 

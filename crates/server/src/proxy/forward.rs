@@ -107,7 +107,7 @@ pub(super) async fn exchange(proxy: &Proxy, entry: &Entry, outgoing: Outgoing) -
     if let Err(error) = &result {
         proxy.metrics.upstream_failed(error);
         entry.forget_upstream();
-        proxy.gate.look().await;
+        proxy.gate.look(entry.id).await;
     }
     result
 }

@@ -122,7 +122,7 @@ pub trait Gate: Send + Sync + 'static {
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>, GateError>;
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
     /// Something is not as the database says: the controller should look.
-    async fn look(&self);
+    async fn look(&self, id: WorkspaceId);
     /// `None` where it is not known; never worth failing a page for.
     async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts>;
     fn changes(&self) -> Changes;

@@ -239,7 +239,9 @@ impl Proxy {
         let (entry, view) = self.routes.find(context.id).await?;
         authorize::owner_only(&view, identified.caller)?;
         let upgrade = headers::wanted_upgrade(context.version, headers);
-        if upgrade.is_some() {
+        // A page of another origin may neither connect nor write with the cookie.
+        let writes = !method.is_safe() && headers.contains_key(header::ORIGIN);
+        if upgrade.is_some() || writes {
             let host = headers::effective_host(headers, context.trusted, context.host.as_ref());
             let public = &self.settings.public_authority;
             authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;

@@ -186,11 +186,15 @@ impl Routes {
         if let Some(view) = &view {
             entry.cell.set_mode(view.activity_mode.unwrap_or_else(|| self.activity.mode()));
         }
-        entry.latest.send_if_modified(|latest| {
+        let changed = entry.latest.send_if_modified(|latest| {
             let changed = latest.view != view;
             latest.view.clone_from(&view);
             changed
         });
+        if changed {
+            // It may have been stopped and started elsewhere, and somebody else may listen there now.
+            entry.forget_upstream();
+        }
         if entry.news.load(Ordering::Acquire) == news {
             entry.freshness().until = Some(Instant::now() + FRESH_FOR);
         }

@@ -16,7 +16,6 @@ use crate::{
     api,
     app::App,
     auth::first_run::{self, FirstRun},
-    backends,
     config::{Config, RuntimeKind},
     coordinator, idle, telemetry, web,
 };
@@ -26,6 +25,7 @@ mod data_dir;
 mod open_files;
 mod replica;
 mod signals;
+mod waiting;
 mod workers;
 
 pub use connections::{ConnectionHandle, run};
@@ -45,7 +45,7 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
         None => DataDir::lock(&config.data_dir)?,
     };
     let listener = bind(&mut config).await?;
-    let backends = backends::build_backends(&config).await?;
+    let (listener, backends) = waiting::for_backends(listener, &config).await?;
     let mut app = App::new(config, backends);
     app.idle =
         Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);

@@ -62,6 +62,9 @@ async fn what_one_process_says_every_one_hears_once() {
     let mut wakes = two.wakes();
     one.wake().await.unwrap();
     timeout(Duration::from_secs(5), wakes.recv()).await.unwrap().unwrap();
+    let (mut looks, workspace) = (two.looks(), WorkspaceId::from_uuid(Uuid::now_v7()));
+    one.look(workspace).await.unwrap();
+    assert_eq!(timeout(Duration::from_secs(5), looks.recv()).await.unwrap(), Ok(workspace));
 }
 
 #[tokio::test]

@@ -153,6 +153,13 @@ impl Jobs {
         self.of.insert(id, (number, Job { handle, act: None }));
     }
 
+    /// Looks, unless that is going on anyway.
+    pub(super) fn look_if_idle(&mut self, id: WorkspaceId) {
+        if !self.busy(id) {
+            self.look(id, None);
+        }
+    }
+
     pub(super) fn act(&mut self, workspace: Workspace, action: Action) {
         let id = workspace.id;
         let number = self.next_number();

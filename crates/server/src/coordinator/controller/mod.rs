@@ -35,7 +35,7 @@ const ALSO_OLDEST: u32 = 32;
 
 /// Leads until it is fenced.
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
-    let mut wakes = context.backends.bus.wakes();
+    let (mut wakes, mut looks) = (context.backends.bus.wakes(), context.backends.bus.looks());
     let mut controller = Controller {
         pace: Pace::new(&context.settings, Instant::now()),
         jobs: Jobs::new(&context, epoch),
@@ -50,6 +50,17 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
             wake = wakes.recv() => match wake {
                 Ok(()) | Err(RecvError::Lagged(_)) => {
                     controller.pace.wake(Instant::now());
+                    Ok(())
+                }
+                Err(RecvError::Closed) => return Ended::StoreClosed,
+            },
+            look = looks.recv() => match look {
+                Ok(workspace) => {
+                    controller.jobs.look_if_idle(workspace);
+                    Ok(())
+                }
+                Err(RecvError::Lagged(_)) => {
+                    controller.pace.wake_to_everything(Instant::now());
                     Ok(())
                 }
                 Err(RecvError::Closed) => return Ended::StoreClosed,

@@ -42,6 +42,12 @@ impl Pace {
         self.active_until = now + self.active_for;
     }
 
+    /// Something is wrong, nobody knows where.
+    pub(super) fn wake_to_everything(&mut self, now: Instant) {
+        self.wake(now);
+        self.due_full = true;
+    }
+
     /// Something is under way.
     pub(super) fn busy(&mut self, now: Instant) {
         self.active_until = self.active_until.max(now + self.active * 2);

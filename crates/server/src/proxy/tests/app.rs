@@ -149,11 +149,11 @@ async fn waking_asks_the_store_and_pokes_the_controller() {
     let limits = [("limits.max_running_per_user", "1")];
     let server = Server::new("127.0.0.1:1".parse().unwrap(), &limits).await;
     let gate = server.gate();
-    let mut wakes = server.app.backends.bus.wakes();
+    let mut looks = server.app.backends.bus.looks();
     let first = server.workspace(Phase::Standby, Desired::Standby).await;
     let second = server.workspace(Phase::Standby, Desired::Standby).await;
     assert_eq!(gate.wake(first, server.user).await.unwrap(), Woken::Asked);
-    wakes.try_recv().unwrap();
+    assert_eq!(looks.try_recv(), Ok(first));
     assert_eq!(gate.workspace(first).await.unwrap().unwrap().desired, Desired::Running);
     let Woken::Limit(hit) = gate.wake(second, server.user).await.unwrap() else { panic!("no limit") };
     assert_eq!(hit.running.len(), 1);
@@ -172,9 +172,9 @@ async fn from_sleep_to_the_ide_and_out_again() {
     let addr = listen(proxy.clone()).await;
 
     // A controller that needs a moment.
-    let (mut wakes, controller) = (server.app.backends.bus.wakes(), server.clone());
+    let (mut looks, controller) = (server.app.backends.bus.looks(), server.clone());
     tokio::spawn(async move {
-        wakes.recv().await.unwrap();
+        looks.recv().await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         controller.become_phase(id, Phase::Running).await;
     });

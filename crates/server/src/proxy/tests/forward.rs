@@ -476,3 +476,25 @@ async fn a_trusted_proxy_in_front_is_believed() {
         assert_eq!(status_of(&read_head(&mut stream).await.unwrap()), status, "{origin}");
     }
 }
+
+#[tokio::test]
+async fn a_page_of_another_origin_may_not_write_with_the_cookie() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = Rig::before(&upstream).await;
+    let (cookie, token) = (cookie(), format!("Authorization: Bearer {TOKEN}"));
+    let (ours, foreign) = ("Origin: https://code.example.com", "Origin: https://evil.example");
+    for (method, lines, status) in [
+        ("POST", &[&cookie[..], foreign][..], 403),
+        ("DELETE", &[&cookie, "Origin: null"], 403),
+        ("POST", &[&cookie, ours], 200),
+        // What is no browser sends no origin; what only reads is the browser's to judge.
+        ("POST", &[&cookie], 200),
+        ("GET", &[&cookie, foreign], 200),
+        ("POST", &[&token, foreign], 200),
+    ] {
+        let lines = [lines, &["Content-Length: 0"]].concat();
+        let mut stream = rig.connect().await;
+        stream.write_all(head(method, "/", &lines).as_bytes()).await.unwrap();
+        assert_eq!(status_of(&read_head(&mut stream).await.unwrap()), status, "{method} {lines:?}");
+    }
+}

@@ -142,7 +142,7 @@ impl Gate for FakeGate {
         Ok(answer)
     }
 
-    async fn look(&self) {
+    async fn look(&self, _: WorkspaceId) {
         self.looks.fetch_add(1, SeqCst);
     }
 
