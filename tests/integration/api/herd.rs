@@ -89,8 +89,8 @@ async fn five_hundred_open_their_sleeping_workspaces_at_once() {
     let of = |name: &str| made.get(name).copied().unwrap_or(0);
     let people = PEOPLE as u64;
     assert_eq!(of("workspace_ask"), people, "one start is asked for each");
-    // Asleep, wanted, running: the views of a workspace; and some where the news came in between.
-    assert!(of("workspace_get") <= people * 6, "{made:#?}");
+    // Asleep, wanted, running: the proxy's views of a workspace, and the controller's own looks at it.
+    assert!(of("workspace_get") <= people * 10, "{made:#?}");
     let all: u64 = made.values().sum();
     assert!(all <= people * 20, "{all} queries: {made:#?}");
 

@@ -17,16 +17,6 @@ async fn everything_else_goes_to_the_application() {
     }
 }
 
-/// The library moves this about for every request.
-#[tokio::test]
-async fn the_way_of_a_request_is_short() {
-    let rig = Rig::new().await;
-    let request = http::Request::new(crate::proxy::ProxyBody::Empty);
-    let size = size_of_val(&rig.proxy.serve(request, None));
-    println!("{size} bytes");
-    assert!(size < 2048, "{size} bytes");
-}
-
 #[tokio::test]
 async fn under_axum_raw_bytes_and_upgrades_survive() {
     let upstream = Upstream::new(|mut stream| async move {

@@ -127,7 +127,7 @@ texts! {
     give_back: "Let it sleep", "유지 끝내기";
     snooze: "Not yet: one hour more", "아직 사용 중: 1시간 더";
     sleeps_soon: "Sleeps", "곧 대기 전환:";
-    sleeps_soon_text: "Nobody has worked in it for a while. Running programs end; files stay.", "한동안 활동이 없었습니다. 실행 중인 프로그램은 종료되고 파일은 그대로 남습니다.";
+    sleeps_soon_text: "Unless somebody works in it. Running programs end then; files stay.", "그때까지 활동이 없으면 실행 중인 프로그램이 종료됩니다. 파일은 그대로 남습니다.";
 
     // One workspace
     about: "About", "정보";
