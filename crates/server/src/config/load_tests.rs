@@ -68,7 +68,7 @@ fn a_wrong_value_is_named_with_its_origin_and_what_is_allowed() {
         ("ACTIVITY_MODE", "Traffic", &["traffic, connections"]),
         ("PROCESS_SANDBOX", "yes", &["auto, always, never"]),
         ("PUBLIC_BASE_URL", "code.example.com", &["http:// or https://"]),
-        ("TRUSTED_PROXIES", "10.0.0.0/8", &["IP addresses separated by commas"]),
+        ("TRUSTED_PROXIES", "10.0.0.0/33", &["IP addresses or networks separated by commas"]),
         ("IDE_HEALTH_PATH", "healthz", &["begins with /"]),
         ("LOG", "loud", &["log.filter", "error, warn, info"]),
         ("LOG_FORMAT", "xml", &["auto, human, json"]),
