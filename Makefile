@@ -22,7 +22,7 @@ simulate:       ## Replay one seed of the simulation: make simulate SEED=42
 	SIM_SEED=$(SEED) cargo nextest run -p codehub-server --no-capture -E 'test(simulation::no_history_loses_a_home_0)'
 
 bench:          ## Benchmarks; writes docs/BENCHMARKS.md
-	bench/run
+	scripts/services bench/run
 
 screenshots:    ## Take the README's screenshots from the running product
 	scripts/test --browser --keep-screenshots
