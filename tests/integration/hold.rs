@@ -10,9 +10,9 @@ fn hold(server: &Server, id: &str, arguments: &[&str]) -> std::process::Output {
     server
         .setup
         .command(&all)
-        .env("CODEHUB_URL", server.url(""))
+        .env("CODEHUB_URL", server.url(&format!("/w/{id}/")))
         .env("CODEHUB_TOKEN", &server.token)
-        .env("CODEHUB_WORKSPACE", id)
+        .env("CODEHUB_WORKSPACE_ID", id)
         .output()
         .unwrap()
 }

@@ -123,6 +123,7 @@ async fn on_this_machine(config: &Config, deployment: &str, known: KnownHomes) -
         ProcessConfig::new(&config.data_dir, deployment, ide, ShimCommand::of(crate::cli::own_path()?));
     process.sandbox = config.runtime.sandbox;
     process.stop_grace = config.runtime.stop_grace;
+    process.hidden.extend(config.file.clone());
     let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
     let kind = places::archives_kind(config);
     Ok(Places {

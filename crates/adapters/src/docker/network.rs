@@ -7,7 +7,7 @@ use bollard::models::NetworkCreateRequest;
 use super::{
     DockerConfig,
     engine::{Engine, LABEL_INSTANCE, found, is_status},
-    firewall,
+    firewall::{self, FirewallChoice},
 };
 use crate::runtime::{Result, RuntimeError};
 
@@ -63,7 +63,14 @@ impl Network {
     /// Keeps what is on it from private networks, where it is ours and that can be done.
     pub(super) async fn shut_in(&self, engine: &Engine, config: &DockerConfig) -> Result<()> {
         if !config.network.is_empty() {
-            return Ok(());
+            return match config.firewall {
+                FirewallChoice::Always => Err(RuntimeError::Failed(
+                    "RUNTIME_FIREWALL=always: CodeHub makes no packet rules for a network it did not make; leave \
+                     RUNTIME_NETWORK empty, or set RUNTIME_FIREWALL to never and make them yourself"
+                        .into(),
+                )),
+                FirewallChoice::Auto | FirewallChoice::Never => Ok(()),
+            };
         }
         firewall::apply(config.firewall, &self.bridge, engine.is_local()).await
     }

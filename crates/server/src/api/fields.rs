@@ -21,6 +21,14 @@ pub(super) fn name(text: &str) -> Result<String> {
     }
 }
 
+/// Text that every database can hold.
+fn storable(field: &'static str, text: String) -> Result<String> {
+    if text.contains('\0') {
+        return Err(ApiError::invalid(field, "must not contain the character U+0000"));
+    }
+    Ok(text)
+}
+
 pub(super) fn description(text: String) -> Result<String> {
     if text.chars().count() > DESCRIPTION_MAX {
         return Err(ApiError::invalid(
@@ -28,14 +36,14 @@ pub(super) fn description(text: String) -> Result<String> {
             format!("must have at most {DESCRIPTION_MAX} characters"),
         ));
     }
-    Ok(text)
+    storable("description", text)
 }
 
 pub(super) fn memo(text: String) -> Result<String> {
     if text.len() > MEMO_MAX {
         return Err(ApiError::invalid("memo", format!("must have at most {} KiB", MEMO_MAX / 1024)));
     }
-    Ok(text)
+    storable("memo", text)
 }
 
 /// Deleting is its own request.
@@ -107,6 +115,7 @@ mod tests {
     fn texts_are_bounded() {
         assert!(description("x".repeat(500)).is_ok() && description("x".repeat(501)).is_err());
         assert!(memo("x".repeat(MEMO_MAX)).is_ok() && memo("x".repeat(MEMO_MAX + 1)).is_err());
+        assert!(memo("a\0b".into()).is_err() && description("a\0b".into()).is_err());
     }
 
     #[test]

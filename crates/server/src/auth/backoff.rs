@@ -6,6 +6,8 @@ use std::time::Duration;
 use codehub_adapters::store::Attempts;
 use codehub_domain::Timestamp;
 
+use super::rules;
+
 /// Wrong tries that cost nothing.
 pub const FREE_TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(30);
@@ -32,6 +34,8 @@ pub fn retry_after(attempts: Option<Attempts>, now: Timestamp) -> Option<u64> {
 }
 
 pub fn account_key(username: &str, address: &str) -> String {
+    // What nobody can be called is one account that nobody has, however long it is or whatever is in it.
+    let username = if rules::username(username).is_ok() { username } else { "" };
     format!("account:{}@{address}", username.to_lowercase())
 }
 
@@ -77,5 +81,6 @@ mod tests {
     #[test]
     fn names_are_counted_without_case() {
         assert_eq!(account_key("Ann", "192.0.2.1"), account_key("ann", "192.0.2.1"));
+        assert_eq!(account_key("a\0nn", "192.0.2.1"), account_key(&"x".repeat(100_000), "192.0.2.1"));
     }
 }

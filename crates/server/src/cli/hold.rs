@@ -1,7 +1,8 @@
 //! `codehub hold 2h -- make test`: keeps a workspace awake while a command runs, or for a while.
 //!
-//! A client of the API and nothing more: it needs `CODEHUB_URL`, `CODEHUB_TOKEN` and the workspace. The
-//! lease is given back when the command ends, and ends by itself where that cannot be said any more.
+//! A client of the API and nothing more: it needs `CODEHUB_URL`, `CODEHUB_TOKEN` and the workspace. In a
+//! workspace's own terminal two of them are there; only a token is needed. The lease is given back when the
+//! command ends, and ends by itself where that cannot be said any more.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -9,7 +10,8 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper_util::rt::TokioIo;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::{Value, json};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -19,10 +21,10 @@ pub(super) struct Options {
     /// For how long at most: 30m, 2h
     #[arg(value_name = "DURATION")]
     time: String,
-    /// The workspace's id
-    #[arg(long, env = "CODEHUB_WORKSPACE")]
+    /// The workspace's id; inside a workspace, that one
+    #[arg(long, env = "CODEHUB_WORKSPACE_ID")]
     workspace: String,
-    /// Where the server is: http://127.0.0.1:8080
+    /// Where the server is: http://127.0.0.1:8080. What a workspace is told, its own address, will do
     #[arg(long, env = "CODEHUB_URL")]
     url: String,
     /// An API token of the workspace's owner
@@ -60,25 +62,28 @@ pub(super) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
+/// The server's address: a workspace's own is below it.
+fn server(url: &str) -> &str {
+    url.split_once("/w/").map_or(url, |(server, _)| server).trim_end_matches('/')
+}
+
 async fn call(options: &Options, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
-    let Some(rest) = options.url.trim_end_matches('/').strip_prefix("http://") else {
-        bail!("CODEHUB_URL must begin with http://: inside a deployment, that is how the server is reached");
-    };
-    let (host, prefix) =
-        rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
-    let address = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
     let request = Request::builder()
         .method(method)
-        .uri(format!("{prefix}{path}"))
-        .header(header::HOST, host)
+        .uri(format!("{}{path}", server(&options.url)))
         .header(header::AUTHORIZATION, format!("Bearer {}", options.token))
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body.map(|body| Bytes::from(body.to_string())).unwrap_or_default()))?;
+        .body(Full::new(body.map(|body| Bytes::from(body.to_string())).unwrap_or_default()))
+        .with_context(|| format!("{:?} is no address of a server", options.url))?;
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+        .context("the root certificates cannot be read")?
+        .https_or_http()
+        .enable_http1()
+        .build();
+    let client = Client::builder(TokioExecutor::new()).build(connector);
     let exchange = async {
-        let stream = tokio::net::TcpStream::connect(&address).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let answer = sender.send_request(request).await?;
+        let answer = client.request(request).await?;
         let status = answer.status();
         anyhow::Ok((status, answer.into_body().collect().await?.to_bytes()))
     };
@@ -92,4 +97,20 @@ async fn call(options: &Options, method: Method, path: &str, body: Option<Value>
     }
     let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason was given");
     bail!("the server refused ({status}): {message}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_found_from_what_a_workspace_is_told() {
+        for (told, server_is) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("https://code.example.com/", "https://code.example.com"),
+            ("https://code.example.com/w/0199-a/", "https://code.example.com"),
+        ] {
+            assert_eq!(server(told), server_is);
+        }
+    }
 }

@@ -95,6 +95,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         .read("listen", |text| text.parse::<SocketAddr>().ok().map(Some))
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
     let config = Config {
+        file: None,
         role: r.word(
             "role",
             &[("all", Role::All), ("api", Role::Api), ("coordinator", Role::Coordinator)],

@@ -178,7 +178,8 @@ impl Effective {
         if !errors.is_empty() {
             return Err(ConfigErrors(errors));
         }
-        let config = build::config(&values, sources.home.as_deref())?;
+        let mut config = build::config(&values, sources.home.as_deref())?;
+        config.file.clone_from(&file);
         Ok(Self { config, values, file })
     }
 }

@@ -23,6 +23,8 @@ pub use value::duration as parse_duration;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub role: Role,
+    /// The file it was read from. It may hold secrets.
+    pub file: Option<PathBuf>,
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
     /// `http://127.0.0.1:8080` unless set: no trailing slash.
