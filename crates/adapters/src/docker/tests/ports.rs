@@ -66,10 +66,13 @@ async fn what_ended_or_is_made_otherwise_is_made_anew() {
     rig.runtime.start(&spec).await.unwrap();
     rig.until_ready(&spec).await;
     assert_eq!(rig.inside(&spec, "cat /home/coder/note"), (true, "kept".to_owned()));
-    // The next start finds a running one that is not as it should be.
+    // The next start finds a running one that is not as it should be. Another name is no reason to end it.
     let before = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
     let renamed = InstanceSpec { name: "other".to_owned(), ..spec.clone() };
     rig.runtime.start(&renamed).await.unwrap();
+    assert_eq!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), before);
+    let elsewhere = InstanceSpec { url: "https://elsewhere.example/".to_owned(), ..spec.clone() };
+    rig.runtime.start(&elsewhere).await.unwrap();
     rig.until_ready(&spec).await;
     assert_ne!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), before);
     // Created and never started: what a crash in between leaves.

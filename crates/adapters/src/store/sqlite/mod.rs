@@ -38,7 +38,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use codehub_domain::Timestamp;
@@ -88,7 +88,7 @@ impl SqliteStore {
 
     async fn connect(path: &Path) -> Result<Self> {
         let writing = options(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-        let writer = pool(1).connect_with(writing).await?;
+        let writer = connect_writer(writing).await?;
         migrate::run(&writer).await?;
         let readers = pool(READERS).connect_with(options(path).pragma("query_only", "ON")).await?;
         let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
@@ -123,6 +123,23 @@ impl SqliteStore {
     async fn clock(&self) -> Result<Timestamp> {
         let now: i64 = sqlx::query_scalar(concat!("SELECT ", now!())).fetch_one(&self.readers).await?;
         row::time(now)
+    }
+}
+
+/// Whoever comes first switches a new file to WAL. For that moment SQLite refuses the others at once, whatever
+/// they would wait for a lock.
+async fn connect_writer(options: SqliteConnectOptions) -> Result<SqlitePool> {
+    const BUSY: &str = "5";
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match pool(1).connect_with(options.clone()).await {
+            Err(sqlx::Error::Database(error))
+                if error.code().as_deref() == Some(BUSY) && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            connected => return Ok(connected?),
+        }
     }
 }
 
