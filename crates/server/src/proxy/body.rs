@@ -2,6 +2,7 @@
 //! room for it, so a slow reader slows its writer down.
 
 use std::{
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
-use tokio::{sync::oneshot, time::Sleep};
+use tokio::time::Sleep;
 
 use super::pool::Lease;
 use crate::activity::{Cell, Kind};
@@ -73,7 +74,7 @@ impl Body for ProxyBody {
             Self::Full(bytes) => bytes.is_empty(),
             Self::Incoming(body) => body.is_end_stream(),
             Self::Boxed(body) => body.is_end_stream(),
-            Self::FromWorkspace(body) => body.body.is_end_stream(),
+            Self::FromWorkspace(body) => body.is_end_stream(),
         }
     }
 
@@ -83,7 +84,7 @@ impl Body for ProxyBody {
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Incoming(body) => body.size_hint(),
             Self::Boxed(body) => body.size_hint(),
-            Self::FromWorkspace(body) => body.body.size_hint(),
+            Self::FromWorkspace(body) => body.size_hint(),
         }
     }
 }
@@ -91,19 +92,18 @@ impl Body for ProxyBody {
 /// The body of a workspace's answer. When it has been read to its end, the connection it came on goes
 /// back to the pool; when it is dropped before, the connection is closed.
 pub struct FromWorkspace {
-    body: Incoming,
+    /// Given back only when dropped.
     lease: Option<Lease>,
     /// Where a download counts as activity while it lasts; `None` for polls, and for event streams,
     /// whose heartbeats are nobody's work.
     cell: Option<Arc<Cell>>,
-    ended: bool,
     /// The workspace broke off; said one turn later, so that what came before is sent on first.
-    broke_off: Option<hyper::Error>,
+    broke_off: Option<io::Error>,
 }
 
 impl FromWorkspace {
-    pub fn new(body: Incoming, lease: Lease, cell: Option<Arc<Cell>>) -> Self {
-        Self { body, lease: Some(lease), cell, ended: false, broke_off: None }
+    pub fn new(lease: Lease, cell: Option<Arc<Cell>>) -> Self {
+        Self { lease: Some(lease), cell, broke_off: None }
     }
 }
 
@@ -118,11 +118,8 @@ impl Body for FromWorkspace {
         if let Some(error) = self.broke_off.take() {
             return Poll::Ready(Some(Err(error.into())));
         }
-        let Self { body, lease, .. } = &mut *self;
-        // Given back only when dropped.
-        let Some(lease) = lease else { return Poll::Ready(None) };
-        let frame = ready!(lease.wire.poll_body(cx, body));
-        match frame {
+        let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
+        match ready!(lease.wire.poll_body(cx)) {
             Some(Ok(frame)) => {
                 if let Some(cell) = &self.cell {
                     cell.record(Kind::Http);
@@ -135,20 +132,23 @@ impl Body for FromWorkspace {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            None => {
-                self.ended = true;
-                Poll::Ready(None)
-            }
+            None => Poll::Ready(None),
         }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.wire.has_ended())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.lease.as_ref().map_or_else(SizeHint::default, |lease| lease.wire.size_hint())
     }
 }
 
 impl Drop for FromWorkspace {
     fn drop(&mut self) {
         // Whoever sends it on stops at the announced length, without asking for the end.
-        if (self.ended || self.body.is_end_stream())
-            && let Some(lease) = self.lease.take()
-        {
+        if let Some(lease) = self.lease.take() {
             lease.give_back();
         }
     }
@@ -159,25 +159,19 @@ pub struct ToWorkspace {
     body: ProxyBody,
     /// `None` for polls, which are nobody's work.
     cell: Option<Arc<Cell>>,
-    /// `Expect: 100-continue`: nothing is read from the client before the workspace wants it.
-    go_ahead: Option<GoAhead>,
-}
-
-/// Opens when the workspace said "100 Continue", or did not say anything for a while.
-pub struct GoAhead {
-    said: oneshot::Receiver<()>,
-    patience: Pin<Box<Sleep>>,
-}
-
-impl GoAhead {
-    pub fn new(said: oneshot::Receiver<()>, patience: Duration) -> Self {
-        Self { said, patience: Box::pin(tokio::time::sleep(patience)) }
-    }
+    /// `Expect: 100-continue`: nothing is read from the client before the workspace wants it, or did
+    /// not say anything for a while.
+    patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl ToWorkspace {
-    pub fn new(body: ProxyBody, cell: Option<Arc<Cell>>, go_ahead: Option<GoAhead>) -> Self {
-        Self { body, cell, go_ahead }
+    pub fn new(body: ProxyBody, cell: Option<Arc<Cell>>, patience: Option<Duration>) -> Self {
+        Self { body, cell, patience: patience.map(|patience| Box::pin(tokio::time::sleep(patience))) }
+    }
+
+    /// The workspace wants it.
+    pub fn go_ahead(&mut self) {
+        self.patience = None;
     }
 
     /// The same for a request whose body is empty.
@@ -185,7 +179,7 @@ impl ToWorkspace {
         self.body.is_end_stream().then(|| Self {
             body: ProxyBody::Empty,
             cell: self.cell.clone(),
-            go_ahead: None,
+            patience: None,
         })
     }
 }
@@ -198,12 +192,9 @@ impl Body for ToWorkspace {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(gate) = &mut self.go_ahead {
-            let said = Pin::new(&mut gate.said).poll(cx).is_ready();
-            if !said && gate.patience.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.go_ahead = None;
+        if let Some(patience) = &mut self.patience {
+            ready!(patience.as_mut().poll(cx));
+            self.patience = None;
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_some()

@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use super::inbound::Malformed;
+
 /// Whose fault it is. Decides the log level and the metric, never the answer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -43,9 +45,15 @@ pub enum ProxyError {
     #[error("the workspace refused the connection: {0}")]
     Connect(std::io::Error),
     #[error("the workspace ended the connection: {0}")]
-    Died(hyper::Error),
+    Died(std::io::Error),
     #[error("the workspace answered something that is not HTTP: {0}")]
     BadResponse(String),
+}
+
+impl From<Malformed> for ProxyError {
+    fn from(error: Malformed) -> Self {
+        Self::BadResponse(error.to_string())
+    }
 }
 
 impl ProxyError {
@@ -66,13 +74,7 @@ impl ProxyError {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Connect(_) | Self::NoUpstream => Retry::Unsent,
-            Self::Died(error)
-                if error.is_incomplete_message() || error.is_canceled() || error.is_closed() =>
-            {
-                Retry::MaybeSent
-            }
-            // A reset arrives as an I/O error when it beats the end of the stream.
-            Self::Died(error) if is_reset(error) => Retry::MaybeSent,
+            Self::Died(error) if is_broken_off(error) => Retry::MaybeSent,
             _ => Retry::Never,
         }
     }
@@ -114,13 +116,8 @@ impl ProxyError {
     }
 }
 
-fn is_reset(error: &hyper::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
-            return matches!(io.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe);
-        }
-        source = inner.source();
-    }
-    false
+/// Closed before an answer; where a reset beats the end of the stream, it says so in other words.
+fn is_broken_off(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }

@@ -37,8 +37,10 @@ pub mod framing;
 pub mod front;
 pub mod gate;
 mod headers;
+mod inbound;
 mod location;
 mod metrics;
+mod outbound;
 mod pages;
 mod pool;
 mod relay;
@@ -63,6 +65,7 @@ use error::{ProxyError, Side};
 use gate::{Gate, View};
 use location::Place;
 use metrics::{Metrics, Outcome};
+use outbound::Head;
 use resolve::{Step, Visit};
 use routes::{Entry, Routes};
 use text::Look;
@@ -172,7 +175,7 @@ impl Proxy {
     /// Answers a request whose path begins with `/w/`.
     pub async fn serve(
         self: &Arc<Self>,
-        request: Request<ProxyBody>,
+        mut request: Request<ProxyBody>,
         peer: Option<Peer>,
     ) -> Response<ProxyBody> {
         let id = match route::parse(request.uri()) {
@@ -188,15 +191,14 @@ impl Proxy {
             }
         };
         let context = self.context(id, &request, peer);
-        let uri = request.uri().clone();
-        let mut response = match self.pass(&context, request).await {
+        let mut response = match self.pass(&context, &mut request).await {
             Ok(response) => response,
-            Err(not_ready) => Box::pin(self.explain(&context, not_ready, &uri)).await,
+            Err(not_ready) => Box::pin(self.explain(&context, not_ready, request.uri())).await,
         };
         tracing::debug!(
             request_id = ?context.request_id,
             workspace = %id,
-            path = uri.path(),
+            path = request.uri().path(),
             status = response.status().as_u16(),
             "answered"
         );
@@ -226,11 +228,12 @@ impl Proxy {
         }
     }
 
-    /// The phases, in order.
+    /// The phases, in order. The request stays where it is: a future that carries it through every phase
+    /// is mostly copies of it.
     async fn pass(
         self: &Arc<Self>,
         context: &Context,
-        request: Request<ProxyBody>,
+        request: &mut Request<ProxyBody>,
     ) -> Result<Response<ProxyBody>, NotReady> {
         let (method, headers) = (request.method(), request.headers());
         headers::screen(method, context.version, headers)?;
@@ -262,24 +265,25 @@ impl Proxy {
         context: &Context,
         entry: &Arc<Entry>,
         view: &View,
-        mut request: Request<ProxyBody>,
+        request: &mut Request<ProxyBody>,
         identified: Identified,
         upgrade: Option<HeaderValue>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         let uri = route::upstream_uri(request.uri(), view.ide.strip_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
         let client = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
-        let client = client.map(|pass| self.client(&mut request, pass));
-        let cell = self.ledger(&request, entry, upgrade.is_some());
-        let (parts, body) = request.into_parts();
-        let mut headers = parts.headers;
+        let client = client.map(|pass| self.client(request, pass));
+        let cell = self.ledger(request, entry, upgrade.is_some());
+        let mut headers = std::mem::take(request.headers_mut());
         self.clean_request(&mut headers, context, identified, &entry.base.prefix);
         if let Some(protocol) = upgrade {
             upgrade::request_headers(&mut headers, protocol, view.ide.plain_websockets);
         }
 
-        let outgoing = forward::Outgoing::new(parts.method, uri, headers, body, cell.clone());
-        let answer = forward::exchange(self, entry, outgoing).await.inspect_err(|error| {
+        let body = std::mem::replace(request.body_mut(), ProxyBody::Empty);
+        let body = forward::body(&mut headers, body, cell.clone());
+        let head = Head { method: request.method(), uri, headers };
+        let answer = forward::exchange(self, entry, &head, body).await.inspect_err(|error| {
             let request_id = &context.request_id;
             tracing::info!(workspace = %entry.id, ?request_id, %error, "a workspace could not be reached");
         })?;

@@ -140,7 +140,10 @@ impl Routes {
                 entries.entry(id).or_insert_with(|| Arc::new(Entry::new(id, self.activity.cell(id)))).clone()
             }
         };
-        match self.view(&entry).await {
+        if let Some(view) = entry.fresh() {
+            return Ok((entry, view));
+        }
+        match Box::pin(self.view(&entry)).await {
             Ok(view) => Ok((entry, view)),
             Err(error) => {
                 if matches!(error, ProxyError::NotFound) {

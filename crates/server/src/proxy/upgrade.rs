@@ -102,7 +102,7 @@ pub(super) fn switch(
     let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
     let wire = answer.lease.wire;
 
-    let (mut parts, _) = answer.response.into_parts();
+    let (mut parts, ()) = answer.response.into_parts();
     headers::clean_response(&mut parts.headers, place);
     parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     parts.headers.insert(header::UPGRADE, protocol);
@@ -125,7 +125,7 @@ pub(super) fn switch(
                 return;
             }
         };
-        let (workspace, early) = wire.into_stream().await;
+        let (workspace, early) = wire.into_stream();
         let ledger = Ledger { socket, watch };
         // The bare connection, wherever it is one that we accepted ourselves.
         match auto::upgrade::downcast::<TokioIo<Accepted>>(browser) {

@@ -1,40 +1,49 @@
 //! A connection to a workspace, driven by the task of the request that uses it.
 //!
-//! The HTTP library would have every connection be a task of its own, spoken to through channels: two
-//! more tasks to wake for every request, often on another thread. Here whoever waits for an answer
-//! polls the connection itself. Whatever those channels would wake somebody for then happens inside
-//! that very poll, so their ends are polled without a waker, and nobody is woken twice.
+//! Not the HTTP library's client: that would have every connection be a task of its own, spoken to
+//! through channels, and would move every request and answer through them. Here whoever waits for an
+//! answer polls the socket itself: [`outbound`](super::outbound) writes straight from the request's
+//! headers, [`inbound`](super::inbound) hands out parts of what was read.
 
 use std::{
     future::poll_fn,
+    io,
     net::SocketAddr,
-    pin::{Pin, pin},
-    task::{Context, Poll, Waker},
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
 };
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use hyper::{
-    body::Incoming,
-    client::conn::{
-        TrySendError,
-        http1::{self, Connection, SendRequest},
-    },
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    net::TcpStream,
 };
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio_util::io::poll_read_buf;
 
-use super::{body::ToWorkspace, error::ProxyError, small_writes::SmallWrites};
+use super::{
+    body::ToWorkspace,
+    error::ProxyError,
+    inbound::{self, Incoming, Step},
+    outbound::{Head, Outbound, Stopped},
+};
 
 /// Bounds what one slow reader can hold of a fast workspace, and the size of a response's head.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// What is read at once where nothing large is expected.
+const READ_BYTES: usize = 8 * 1024;
 
 pub(super) struct Wire {
-    sender: SendRequest<ToWorkspace>,
-    connection: Connection<TokioIo<SmallWrites<TcpStream>>, ToWorkspace>,
-    /// The connection has come to its end, and must not be polled any more.
-    ended: bool,
+    stream: TcpStream,
+    outbound: Outbound,
+    incoming: Incoming,
+    /// What has been read and not yet understood.
+    ahead: Bytes,
+    /// Room to read into. What was read from it shares its memory, and when that is gone it is used anew.
+    room: BytesMut,
+    /// Nothing has happened that forbids another request.
+    keep: bool,
 }
 
 impl Wire {
@@ -43,63 +52,153 @@ impl Wire {
     pub(super) async fn connect(addr: SocketAddr) -> Result<Self, ProxyError> {
         let stream = TcpStream::connect(addr).await.map_err(ProxyError::Connect)?;
         stream.set_nodelay(true).map_err(ProxyError::Connect)?;
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(BUFFER_BYTES)
-            .handshake(TokioIo::new(SmallWrites(stream)))
-            .await
-            .map_err(ProxyError::Died)?;
-        Ok(Self { sender, connection, ended: false })
-    }
-
-    /// Moves everything that can be moved: the request's body out, the answer in.
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.ended && self.connection.poll_without_shutdown(cx).is_ready() {
-            // Whoever waits for something has been given the error.
-            self.ended = true;
-        }
+        Ok(Self {
+            stream,
+            outbound: Outbound::default(),
+            incoming: Incoming::Ended,
+            ahead: Bytes::new(),
+            room: BytesMut::new(),
+            keep: true,
+        })
     }
 
     /// Whether the last exchange is over and another may begin. Afterwards the connection has no waker.
     pub(super) fn is_idle(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.ended && self.sender.is_ready()
+        let over = self.keep && self.has_ended() && self.ahead.is_empty() && self.outbound.is_done();
+        // Nobody was asked anything: the end of the stream is as bad as bytes.
+        over && {
+            let cx = &mut Context::from_waker(Waker::noop());
+            Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut [0])).is_pending()
+        }
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the answer. Its body is then to be read with
+    /// [`poll_body`](Self::poll_body), while the rest of the request may still be on its way.
     ///
     /// # Errors
-    /// The connection broke off; the request comes back where nothing of it had been sent.
+    /// The connection broke off, or what came is no answer.
     pub(super) async fn send(
         &mut self,
-        request: Request<ToWorkspace>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<ToWorkspace>>> {
-        // Without a waker it must not be put off for having been lucky too often.
-        let mut answer = pin!(tokio::task::unconstrained(self.sender.try_send_request(request)));
-        poll_fn(|cx| {
-            self.drive(cx);
-            answer.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        })
-        .await
+        head: &Head<'_>,
+        body: ToWorkspace,
+    ) -> Result<Response<()>, ProxyError> {
+        self.outbound.begin(head, body);
+        let response = poll_fn(|cx| self.poll_head(cx)).await?;
+        self.incoming = Incoming::of(head.method, &response)?;
+        self.keep = self.keep && inbound::keeps_alive(&response);
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS && !self.outbound.is_done() {
+            return Err(ProxyError::BadResponse("101 in the middle of a request".into()));
+        }
+        Ok(response)
     }
 
-    /// The next piece of an answer that came on this connection.
-    pub(super) fn poll_body(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut Incoming,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        self.drive(cx);
-        Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, ProxyError>> {
+        loop {
+            self.send_on(cx).map_err(ProxyError::Died)?;
+            if !self.ahead.is_empty()
+                && let Some(response) = inbound::head(&mut self.ahead)?
+            {
+                match response.status() {
+                    StatusCode::CONTINUE => self.outbound.go_ahead(),
+                    // News on the way to the answer; nobody asked for it.
+                    status if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS => {}
+                    _ => return Poll::Ready(Ok(response)),
+                }
+                continue;
+            }
+            if self.ahead.len() >= BUFFER_BYTES {
+                return Poll::Ready(Err(ProxyError::BadResponse("an endless head".into())));
+            }
+            let more = ready!(self.poll_more(cx, READ_BYTES)).map_err(ProxyError::Died)?;
+            if !more {
+                return Poll::Ready(Err(if self.ahead.is_empty() {
+                    ProxyError::Died(io::ErrorKind::UnexpectedEof.into())
+                } else {
+                    ProxyError::BadResponse("half a head".into())
+                }));
+            }
+        }
+    }
+
+    /// Sends what can be sent of the request.
+    fn send_on(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.outbound.is_done() {
+            return Ok(());
+        }
+        match self.outbound.poll_send(cx, &mut self.stream) {
+            Poll::Ready(Err(Stopped::ByClient(error))) => Err(io::Error::other(error)),
+            Poll::Ready(Err(Stopped::ByWorkspace)) => {
+                // Whatever it had to say before it stopped listening is still there to be read.
+                self.outbound = Outbound::default();
+                self.keep = false;
+                Ok(())
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Reads once. False at the end of the stream.
+    fn poll_more(&mut self, cx: &mut Context<'_>, at_once: usize) -> Poll<io::Result<bool>> {
+        self.room.reserve(at_once);
+        let read = ready!(poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.room))?;
+        let fresh = self.room.split().freeze();
+        if self.ahead.is_empty() {
+            self.ahead = fresh;
+        } else {
+            // A line came in two parts.
+            let mut joined = BytesMut::from(std::mem::take(&mut self.ahead));
+            joined.extend_from_slice(&fresh);
+            self.ahead = joined.freeze();
+        }
+        Poll::Ready(Ok(read > 0))
+    }
+
+    /// The next piece of the answer's body.
+    pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = ready!(self.poll_piece(cx));
+        if frame.is_err() {
+            self.keep = false;
+        }
+        Poll::Ready(frame.transpose())
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+        self.send_on(cx)?;
+        loop {
+            match self.incoming.step(&mut self.ahead).map_err(io::Error::other)? {
+                Step::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
+                Step::Ended => return Poll::Ready(Ok(None)),
+                Step::More => {}
+            }
+            if self.ahead.len() >= BUFFER_BYTES {
+                return Poll::Ready(Err(io::Error::other("endless trailers")));
+            }
+            let at_once = match self.incoming {
+                Incoming::Length(left) if left <= READ_BYTES as u64 => READ_BYTES,
+                _ => BUFFER_BYTES,
+            };
+            if !ready!(self.poll_more(cx, at_once))? {
+                if self.incoming != Incoming::UntilClose {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                self.incoming = Incoming::Ended;
+                self.keep = false;
+            }
+        }
+    }
+
+    /// Whether the answer has been read whole.
+    pub(super) fn has_ended(&self) -> bool {
+        self.incoming == Incoming::Ended
+    }
+
+    /// How much of the answer is still to come.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
     }
 
     /// The bare connection once HTTP is over on it, and what was read beyond that.
-    pub(super) async fn into_stream(mut self: Box<Self>) -> (TcpStream, Bytes) {
-        poll_fn(|cx| {
-            self.drive(cx);
-            if self.ended { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        let parts = self.connection.into_parts();
-        (parts.io.into_inner().0, parts.read_buf)
+    pub(super) fn into_stream(self) -> (TcpStream, Bytes) {
+        (self.stream, self.ahead)
     }
 }

@@ -12,3 +12,4 @@ mod rules;
 mod smuggling;
 mod support;
 mod websocket;
+mod wire;

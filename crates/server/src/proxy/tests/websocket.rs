@@ -105,6 +105,18 @@ async fn messages_pass_byte_for_byte_and_count_as_work() {
 }
 
 #[tokio::test]
+async fn what_comes_with_the_handshake_is_not_lost() {
+    let upstream = Upstream::new(|mut stream| async move {
+        let _ = read_head(&mut stream).await;
+        stream.write_all(format!("{SWITCH}early").as_bytes()).await.unwrap();
+        let _ = stream.read_u8().await;
+    })
+    .await;
+    let rig = Rig::before(&upstream).await;
+    assert_eq!(read(&mut open(&rig).await, 5).await, b"early");
+}
+
+#[tokio::test]
 async fn a_large_message_passes_with_back_pressure() {
     let upstream = echo().await;
     let rig = Rig::before(&upstream).await;

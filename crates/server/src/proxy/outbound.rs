@@ -1,0 +1,222 @@
+//! A request on its way to a workspace: its head, framed anew for this hop, and its body as it comes.
+
+use std::{
+    io::{self, IoSlice, Write as _},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, Method, Uri, header};
+use http_body::{Body, Frame};
+use tokio::{io::AsyncWrite, net::TcpStream};
+
+use super::{
+    body::{BoxError, ToWorkspace},
+    headers,
+};
+
+/// What is not larger leaves together with what stands before it, in one piece.
+const SMALL: usize = 8 * 1024;
+
+/// What frames or directs a message has no place behind it (RFC 9110 §6.5.1).
+const NO_TRAILERS: [HeaderName; 12] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::MAX_FORWARDS,
+    header::SET_COOKIE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+];
+
+/// The head of a request, as the workspace will see it but for what frames the body.
+pub(super) struct Head<'a> {
+    pub method: &'a Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+}
+
+/// Why a request cannot be sent to its end.
+pub(super) enum Stopped {
+    /// The workspace does not take any more of it. It may have answered all the same.
+    ByWorkspace,
+    /// The client broke off, or sent something else than it announced.
+    ByClient(BoxError),
+}
+
+enum Framing {
+    /// So much is still to be sent.
+    Length(u64),
+    /// With the trailers that were announced.
+    Chunks(Vec<HeaderName>),
+}
+
+/// What is still to be sent. Memory is kept from one request to the next.
+#[derive(Default)]
+pub(super) struct Outbound {
+    pieces: BytesMut,
+    /// Comes after those; too large to be worth a copy.
+    large: Bytes,
+    /// The large piece is a chunk, and its line end is missing.
+    chunk_open: bool,
+    body: Option<(ToWorkspace, Framing)>,
+}
+
+impl Outbound {
+    pub(super) fn begin(&mut self, head: &Head<'_>, body: ToWorkspace) {
+        let pieces = &mut self.pieces;
+        let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        for part in [head.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+            pieces.put_slice(part.as_bytes());
+        }
+        for (name, value) in &head.headers {
+            if !matches!(*name, header::CONTENT_LENGTH | header::TRANSFER_ENCODING) {
+                field(pieces, name, value.as_bytes());
+            }
+        }
+        let (ended, length) = (body.is_end_stream(), body.size_hint().exact());
+        self.body = match length {
+            _ if ended => {
+                if head.headers.contains_key(header::CONTENT_LENGTH) {
+                    field(pieces, &header::CONTENT_LENGTH, b"0");
+                }
+                None
+            }
+            Some(length) => {
+                let _ = write!(pieces.writer(), "content-length: {length}\r\n");
+                Some((body, Framing::Length(length)))
+            }
+            None => {
+                field(pieces, &header::TRANSFER_ENCODING, b"chunked");
+                let announced = headers::tokens(&head.headers, &header::TRAILER)
+                    .filter_map(|name| HeaderName::from_bytes(name).ok())
+                    .filter(|name| !NO_TRAILERS.contains(name));
+                Some((body, Framing::Chunks(announced.collect())))
+            }
+        };
+        self.pieces.put_slice(b"\r\n");
+    }
+
+    /// The workspace said "100 Continue".
+    pub(super) fn go_ahead(&mut self) {
+        if let Some((body, _)) = &mut self.body {
+            body.go_ahead();
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.body.is_none() && self.pieces.is_empty() && self.large.is_empty()
+    }
+
+    /// Sends what can be sent; ready when that was all.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut TcpStream,
+    ) -> Poll<Result<(), Stopped>> {
+        loop {
+            let more = self.fill(cx).map_err(Stopped::ByClient)?;
+            ready!(self.poll_write(cx, stream)).map_err(|_| Stopped::ByWorkspace)?;
+            if self.is_done() {
+                return Poll::Ready(Ok(()));
+            }
+            if !more {
+                if !std::mem::take(&mut self.chunk_open) {
+                    return Poll::Pending;
+                }
+                self.pieces.put_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// Takes from the body what fits. False: the client has nothing more for now.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, BoxError> {
+        while let Some((body, framing)) = &mut self.body
+            && self.large.is_empty()
+            && self.pieces.len() < SMALL
+        {
+            let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else { return Ok(false) };
+            if self.chunk_open {
+                self.pieces.put_slice(b"\r\n");
+                self.chunk_open = false;
+            }
+            let Some(frame) = frame.transpose()? else {
+                match framing {
+                    Framing::Length(0) => {}
+                    Framing::Length(_) => return Err("the request ended before its announced length".into()),
+                    Framing::Chunks(_) => self.pieces.put_slice(b"0\r\n\r\n"),
+                }
+                self.body = None;
+                break;
+            };
+            match (frame.into_data().map_err(Frame::into_trailers), &mut *framing) {
+                (Ok(data), Framing::Length(left)) => {
+                    *left = left
+                        .checked_sub(data.len() as u64)
+                        .ok_or("the request is longer than its announced length")?;
+                    if *left == 0 {
+                        self.body = None;
+                    }
+                    self.put(data);
+                }
+                (Ok(data), Framing::Chunks(_)) if !data.is_empty() => {
+                    write!((&mut self.pieces).writer(), "{:x}\r\n", data.len())?;
+                    self.put(data);
+                    self.chunk_open = !self.large.is_empty();
+                    if !self.chunk_open {
+                        self.pieces.put_slice(b"\r\n");
+                    }
+                }
+                (Err(Ok(trailers)), Framing::Chunks(announced)) => {
+                    self.pieces.put_slice(b"0\r\n");
+                    for (name, value) in trailers.iter().filter(|(name, _)| announced.contains(name)) {
+                        field(&mut self.pieces, name, value.as_bytes());
+                    }
+                    self.pieces.put_slice(b"\r\n");
+                    self.body = None;
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn put(&mut self, data: Bytes) {
+        if data.len() <= SMALL {
+            self.pieces.put(data);
+        } else {
+            self.large = data;
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
+        let mut stream = Pin::new(stream);
+        while !self.pieces.is_empty() || !self.large.is_empty() {
+            let written = if self.large.is_empty() {
+                ready!(stream.as_mut().poll_write(cx, &self.pieces))?
+            } else {
+                let both = [IoSlice::new(&self.pieces), IoSlice::new(&self.large)];
+                ready!(stream.as_mut().poll_write_vectored(cx, &both))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let small = written.min(self.pieces.len());
+            self.pieces.advance(small);
+            self.large.advance(written - small);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn field(pieces: &mut BytesMut, name: &HeaderName, value: &[u8]) {
+    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+        pieces.put_slice(part);
+    }
+}
