@@ -79,10 +79,10 @@ async fn postgresql_may_restart_under_load() {
     println!("an edit is on the stream after {:?}", events.until("after the restart", WHOLE).await);
 }
 
-/// Activity is flushed and TTLs are looked at every second here, and a TTL is four seconds: a pause of
-/// twenty is five TTLs long, as sixty would not be with the usual ten minutes.
+/// Activity is flushed and TTLs are looked at every second here, and a TTL is four seconds: the pause is
+/// fifteen TTLs long.
 const TTL: u64 = 4;
-const PAUSE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(60);
 /// A Redis that forgot is believed after a flush and ten seconds.
 const SETTLED: Duration = Duration::from_secs(11);
 
