@@ -113,6 +113,14 @@ impl ArchiveError {
         Self::local(format!("cannot set attributes of {}", show(path)), source)
     }
 
+    /// An error of a store that is a directory.
+    pub(super) fn storing(object: &str, error: &io::Error) -> Self {
+        match is_no_space(error) {
+            true => Self::NoSpace { message: format!("cannot write {object} in the archive store") },
+            false => Self::Unreachable { message: format!("cannot write {object}: {error}") },
+        }
+    }
+
     /// An error the object store reported.
     pub(super) fn store(action: &str, key: &str, error: &object_store::Error) -> Self {
         let mut cause: Option<&(dyn StdError + 'static)> = Some(error);

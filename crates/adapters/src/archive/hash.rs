@@ -4,6 +4,11 @@ use std::io::{self, Read, Write};
 
 use sha2::{Digest, Sha256};
 
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 pub(super) struct Hashed<T> {
     inner: T,
     sha256: Sha256,
@@ -21,8 +26,7 @@ impl<T> Hashed<T> {
 
     /// Lower-case hexadecimal.
     pub(super) fn sha256(self) -> String {
-        let digest = self.sha256.finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.sha256.finalize())
     }
 
     fn passed(&mut self, bytes: &[u8]) {

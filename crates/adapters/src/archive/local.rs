@@ -1,8 +1,8 @@
 //! What a directory needs to be as trustworthy as an object store.
 //!
-//! `object_store` writes beside the destination, syncs and renames, which is
-//! what we want; left to us are its temporary files after a crash or a full
-//! disk, and telling "this archive is not there" from "the disk that should
+//! Files are written beside their destination, synced and renamed: small ones
+//! by `object_store`, large ones by [`super::local_write`]. What is here are
+//! the temporary files that a crash leaves, and telling "this archive is not there" from "the disk that should
 //! hold it is not mounted".
 
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ pub(super) fn is_store(root: &Path) -> io::Result<bool> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct LocalRoot(PathBuf);
+pub(super) struct LocalRoot(pub(super) PathBuf);
 
 impl LocalRoot {
     /// Makes the directory a store, durably.
@@ -121,7 +121,7 @@ fn sweep_dir(dir: &Path, stale: &dyn Fn(&OsStr, SystemTime) -> bool) -> io::Resu
     Ok(swept)
 }
 
-/// `object_store` names an unfinished upload `{name}#{number}`.
+/// An unfinished upload is named `{name}#{number}`, by `object_store` and by us.
 fn base_of_upload(file: &OsStr) -> Option<&[u8]> {
     let bytes = file.as_bytes();
     let hash = bytes.iter().rposition(|byte| *byte == b'#')?;
@@ -129,6 +129,6 @@ fn base_of_upload(file: &OsStr) -> Option<&[u8]> {
     (!number.is_empty() && number.iter().all(u8::is_ascii_digit)).then(|| &bytes[..hash])
 }
 
-fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     fs::File::open(dir)?.sync_all()
 }

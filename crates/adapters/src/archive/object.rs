@@ -32,11 +32,11 @@ use super::frames::PackOptions;
 use super::local::{self, LocalRoot};
 use super::meta::ArchiveMeta;
 use super::pack::{PackSummary, estimate, pack, pack_nothing};
-use super::pair::{blocking, unfindable};
+use super::pair::{blocking, not_altered, unfindable};
 use super::progress::Progress;
 use super::s3_uploads::Uploads;
 use super::source::digest;
-use super::transfer::{PART, Parts, Pieces, joined, part_size, read_through, upload};
+use super::transfer::{PART, Pieces, joined, part_size, read_through, upload};
 use super::unpack::{Limits, UnpackSummary, unpack};
 
 const DATA_NAME: &str = "home.tar.zst";
@@ -72,7 +72,7 @@ pub struct ObjectArchives {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) prefix: String,
     pub(super) local: Option<LocalRoot>,
-    /// Where unfinished uploads can be seen, if the store is a bucket.
+    /// Where unfinished uploads can be seen and gone on with, if the store is a bucket.
     uploads: Option<Arc<Uploads>>,
     options: PackOptions,
     verify: Verify,
@@ -114,6 +114,12 @@ impl ObjectArchives {
             .with_fsync(true)
             .with_automatic_cleanup(true);
         Ok(Self { local: Some(local), verify: Verify::Content, ..Self::new(Arc::new(store), prefix) })
+    }
+
+    /// Below which all archives are.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Sets compression level and threads.
@@ -167,7 +173,6 @@ impl ObjectArchives {
         cancel: &CancellationToken,
         produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
     ) -> Result<ArchiveMeta> {
-        let produce = move |mut parts: Parts| produce(&mut parts);
         self.store_new(key, part_size(total), progress, cancel, produce).await
     }
 
@@ -177,7 +182,7 @@ impl ObjectArchives {
         if let Some(meta) = self.finished(key, &progress, &cancel).await? {
             return Ok(meta);
         }
-        self.store_new(key, PART, &progress, &cancel, pack_nothing).await
+        self.store_new(key, PART, &progress, &cancel, |sink| pack_nothing(sink)).await
     }
 
     /// Restores the archive `key` into `target`, an empty directory.
@@ -323,10 +328,10 @@ impl ObjectArchives {
         Ok(())
     }
 
-    /// Removes what uploads that never ended have left behind.
+    /// Removes what uploads that never ended have left behind, and nobody went on with for so long.
     pub async fn sweep_unfinished(&self, older_than: Duration) -> Result<u64> {
         if let Some(uploads) = &self.uploads {
-            return uploads.abort(self.location(&self.prefix)?.as_ref(), older_than).await;
+            return uploads.sweep(self.location(&self.prefix)?.as_ref(), older_than).await;
         }
         let swept = self.on_disk(move |local| local.sweep(older_than)).await?;
         Ok(swept.unwrap_or(0))
@@ -350,61 +355,20 @@ impl ObjectArchives {
         Ok(None)
     }
 
-    /// Uploads data, verifies it, uploads meta, verifies both.
+    /// Stores data, verifies it, stores meta, verifies both.
     async fn store_new(
         &self,
         key: &str,
         part_size: usize,
         progress: &Progress,
         cancel: &CancellationToken,
-        produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
+        produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
     ) -> Result<ArchiveMeta> {
-        self.sweep_uploads(key).await?;
-        let stored = self.upload_all(key, part_size, progress, cancel, produce).await;
-        if stored.is_err()
-            && let Err(error) = self.sweep_uploads(key).await
-        {
-            tracing::warn!(%error, key, "an unfinished upload could not be removed");
-        }
-        stored
-    }
-
-    /// Removes what earlier tries under this key have left. A forgotten one
-    /// that is still writing finds its file gone and fails.
-    async fn sweep_uploads(&self, key: &str) -> Result<()> {
-        if let Some(uploads) = &self.uploads {
-            // Tidying up; that it may not or cannot be done now is no reason not to archive.
-            if let Err(error) = uploads.abort(self.data(key)?.as_ref(), Duration::ZERO).await {
-                tracing::warn!(%error, key, "unfinished uploads could not be looked for");
-            }
-            return Ok(());
-        }
-        for location in [self.data(key)?, self.meta(key)?] {
-            self.on_disk(move |local| local.sweep_object(location.as_ref())).await?;
-        }
-        Ok(())
-    }
-
-    async fn upload_all(
-        &self,
-        key: &str,
-        part_size: usize,
-        progress: &Progress,
-        cancel: &CancellationToken,
-        produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
-    ) -> Result<ArchiveMeta> {
-        let data = self.data(key)?;
-        let summary = upload(&*self.store, &data, part_size, cancel, produce).await.map_err(unfindable)?;
+        let summary = match &self.local {
+            Some(local) => self.write_file(local, key, progress, cancel, produce).await?,
+            None => self.upload_data(key, part_size, progress, cancel, produce).await?,
+        };
         let meta = ArchiveMeta::new(&summary);
-        let arrived = self.data_size(key).await?;
-        if arrived != Some(meta.size) {
-            return Err(ArchiveError::Unreachable {
-                message: format!("{key}: uploaded {} bytes, found {arrived:?}", meta.size),
-            });
-        }
-        if self.verify == Verify::Content {
-            self.check_content(key, &meta, progress, cancel).await?;
-        }
         if cancel.is_cancelled() {
             return Err(ArchiveError::Cancelled);
         }
@@ -413,6 +377,54 @@ impl ObjectArchives {
             Some(stored) if stored == meta => Ok(meta),
             _ => Err(ArchiveError::Unreachable { message: format!("{key}: was written but is not there") }),
         }
+    }
+
+    /// Into a directory: checked before it has its name.
+    async fn write_file(
+        &self,
+        local: &LocalRoot,
+        key: &str,
+        progress: &Progress,
+        cancel: &CancellationToken,
+        produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
+    ) -> Result<PackSummary> {
+        // What earlier tries have left. A forgotten one that is still writing finds its file gone and fails.
+        for location in [self.data(key)?, self.meta(key)?] {
+            self.on_disk(move |local| local.sweep_object(location.as_ref())).await?;
+        }
+        let (local, data, verify) = (local.clone(), self.data(key)?, self.verify);
+        let (progress, cancel) = (progress.clone(), cancel.clone());
+        joined(blocking(move || local.write(data.as_ref(), verify, &progress, &cancel, produce)).await)
+    }
+
+    /// Into a store that is asked again what it has.
+    async fn upload_data(
+        &self,
+        key: &str,
+        part_size: usize,
+        progress: &Progress,
+        cancel: &CancellationToken,
+        produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
+    ) -> Result<PackSummary> {
+        let data = self.data(key)?;
+        let uploads = self.uploads.as_deref();
+        let uploaded = upload(&*self.store, uploads, &data, part_size, cancel, produce).await;
+        let summary = uploaded.map_err(unfindable)?;
+        let arrived = self.data_size(key).await?;
+        if arrived != Some(summary.size) {
+            return Err(ArchiveError::Unreachable {
+                message: format!("{key}: uploaded {} bytes, found {arrived:?}", summary.size),
+            });
+        }
+        if self.verify == Verify::Content {
+            let consume = {
+                let counted = progress.clone();
+                move |stream, cancel| digest(stream, &counted, &cancel)
+            };
+            let read = read_through(&self.store, &data, 0..summary.size, cancel, consume).await;
+            not_altered(key, &summary, &read.map_err(unfindable)?)?;
+        }
+        Ok(summary)
     }
 
     /// Reads the stored bytes again and compares their checksum.

@@ -4,6 +4,8 @@
 //! are, reading and writing the meta object, and being sure that "not there"
 //! is an answer and not a store that is gone.
 
+use std::io;
+
 use futures::TryStreamExt;
 use object_store::path::Path as Location;
 use object_store::{Error as StoreError, ObjectStoreExt, PutMode};
@@ -12,6 +14,7 @@ use super::error::{ArchiveError, Result};
 use super::local::LocalRoot;
 use super::meta::{ArchiveMeta, MAX_META_BYTES};
 use super::object::{META_SUFFIX, ObjectArchives};
+use super::pack::PackSummary;
 use super::transfer::joined;
 
 impl ObjectArchives {
@@ -64,18 +67,22 @@ impl ObjectArchives {
         }
     }
 
+    /// Whether nothing at all is below the prefix.
+    pub async fn is_empty(&self) -> Result<bool> {
+        let prefix = self.location(&self.prefix)?;
+        match self.store.list(Some(&prefix)).try_next().await {
+            Ok(first) => Ok(first.is_none()),
+            Err(error) => {
+                Err(ArchiveError::Unreachable { message: format!("the store does not answer: {error}") })
+            }
+        }
+    }
+
     /// Fails when the store as a whole is missing: a bucket that was
     /// removed, a disk that is not mounted.
     pub(super) async fn check_present(&self) -> Result<()> {
         if self.local.is_none() {
-            let prefix = self.location(&self.prefix)?;
-            let mut objects = self.store.list(Some(&prefix));
-            return match objects.try_next().await {
-                Ok(_) => Ok(()),
-                Err(error) => {
-                    Err(ArchiveError::Unreachable { message: format!("the store does not answer: {error}") })
-                }
-            };
+            return self.is_empty().await.map(|_| ());
         }
         match self.on_disk(LocalRoot::is_present).await? {
             Some(false) => Err(ArchiveError::Unreachable {
@@ -88,7 +95,7 @@ impl ObjectArchives {
     /// Runs something on the store's directory, if it is one.
     pub(super) async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&LocalRoot) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&LocalRoot) -> io::Result<T> + Send + 'static,
     ) -> Result<Option<T>> {
         let Some(local) = self.local.clone() else {
             return Ok(None);
@@ -121,6 +128,16 @@ fn does_not_know(error: &StoreError) -> bool {
         StoreError::Generic { source, .. } => source.to_string().contains("501 Not Implemented"),
         _ => false,
     }
+}
+
+/// What was read back must be what was written. The home is still where it was, so this is a failed
+/// attempt and not a damaged archive.
+pub(super) fn not_altered(key: &str, written: &PackSummary, read: &str) -> Result<()> {
+    if read == written.sha256 {
+        return Ok(());
+    }
+    let message = format!("wrote {}, read back {read}", written.sha256);
+    Err(ArchiveError::local(format!("{key}: the store altered what it was given"), io::Error::other(message)))
 }
 
 /// While writing, "not found" is the store's trouble, not an answer about

@@ -88,7 +88,7 @@ impl ObjectArchives {
     /// when it is needed.
     pub fn open_s3(config: &S3Config, prefix: &str) -> Result<Self> {
         let (store, client) = open(config).map_err(|why| ArchiveError::Unreachable { message: why })?;
-        let uploads = Uploads::new(client, config);
+        let uploads = Uploads::new(store.clone(), client, config);
         Ok(Self::new(Arc::new(store), prefix).with_verify(Verify::Content).with_uploads(uploads))
     }
 }

@@ -1,22 +1,27 @@
-//! Multipart uploads that never ended. They are invisible and cost money until somebody aborts them;
-//! `object_store` has no call to find them, so this module has the two it takes.
+//! Multipart uploads that have not ended. They are invisible and cost money until somebody goes on with
+//! them or aborts them; `object_store` has no call to find them or their parts, so this module has.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::{Method, Request, header::DATE};
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
-use object_store::aws::{AwsAuthorizer, AwsCredential};
+use jiff::{Timestamp, fmt::rfc2822};
+use object_store::MultipartUpload;
+use object_store::aws::{AmazonS3, AwsAuthorizer, AwsCredential};
 use object_store::client::{HttpClient, HttpRequestBody};
+use object_store::multipart::MultipartStore as _;
+use object_store::path::Path as Location;
 
 use super::error::{ArchiveError, Result};
 use super::s3::S3Config;
+use super::s3_resume::{Found, Resumed};
 
 /// More than this many at once are left for the next sweep.
 const PAGES: usize = 20;
 
 pub(super) struct Uploads {
+    store: AmazonS3,
     client: HttpClient,
     credential: AwsCredential,
     region: String,
@@ -39,34 +44,67 @@ struct Upload {
     initiated: Option<Timestamp>,
 }
 
+/// What the server said, and when, by its own clock if it told.
+struct Answer {
+    status: u16,
+    text: String,
+    at: Timestamp,
+}
+
 impl Uploads {
-    pub(super) fn new(client: HttpClient, config: &S3Config) -> Self {
+    pub(super) fn new(store: AmazonS3, client: HttpClient, config: &S3Config) -> Self {
         let credential = AwsCredential {
             key_id: config.access_key.clone(),
             secret_key: config.secret_key.clone(),
             token: None,
         };
         let bucket = format!("{}/{}", config.base(), config.bucket);
-        Self { client, credential, region: config.region.clone(), bucket }
+        Self { store, client, credential, region: config.region.clone(), bucket }
     }
 
-    /// Aborts the uploads below `prefix` that began at least `older_than` ago; how many.
-    pub(super) async fn abort(&self, prefix: &str, older_than: Duration) -> Result<u64> {
+    /// An upload to `location` that goes on with what an earlier one left there, if one did.
+    pub(super) async fn resume(&self, location: &Location) -> object_store::Result<Box<dyn MultipartUpload>> {
+        let (id, found) = match self.largest(location.as_ref()).await {
+            Ok(Some(unfinished)) => unfinished,
+            Ok(None) => (self.store.create_multipart(location).await?, Vec::new()),
+            // Going on with it would save time; that one cannot is no reason not to archive.
+            Err(error) => {
+                tracing::warn!(%error, %location, "unfinished uploads could not be looked for");
+                (self.store.create_multipart(location).await?, Vec::new())
+            }
+        };
+        Ok(Box::new(Resumed::new(self.store.clone(), location.clone(), id, found)))
+    }
+
+    /// The unfinished upload of `key` of which most is there; any others are aborted.
+    async fn largest(&self, key: &str) -> Result<Option<(String, Vec<Found>)>> {
+        let mut largest: Option<(String, Vec<Found>)> = None;
+        let size = |parts: &[Found]| parts.iter().map(|part| part.size).sum::<u64>();
+        for upload in self.list(key, &Page::default()).await?.uploads {
+            if upload.key != key {
+                continue;
+            }
+            let Some(parts) = self.parts(&upload).await? else { continue };
+            let other = match &largest {
+                Some((_, most)) if size(most) >= size(&parts) => Some(upload.id),
+                _ => largest.replace((upload.id, parts)).map(|(id, _)| id),
+            };
+            if let Some(id) = other {
+                self.abort(key, &id).await?;
+            }
+        }
+        Ok(largest)
+    }
+
+    /// Aborts the uploads below `prefix` in which nothing happened for `idle`; how many.
+    pub(super) async fn sweep(&self, prefix: &str, idle: Duration) -> Result<u64> {
         let mut aborted = 0;
         let mut page = Page::default();
         for _ in 0..PAGES {
             page = self.list(prefix, &page).await?;
             for upload in &page.uploads {
-                if !upload.key.starts_with(prefix) || !upload.began_before(older_than) {
-                    continue;
-                }
-                let query = format!("uploadId={}", encoded(&upload.id, false));
-                let path = format!("{}/{}?{query}", self.bucket, encoded(&upload.key, true));
-                match self.send(Method::DELETE, &path).await? {
-                    // Ended meanwhile, one way or the other.
-                    (404, _) => {}
-                    (200..300, _) => aborted += 1,
-                    (status, text) => return Err(refused("abort an unfinished upload", status, &text)),
+                if upload.key.starts_with(prefix) && self.is_idle(upload, idle, page.at).await {
+                    aborted += u64::from(self.abort(&upload.key, &upload.id).await?);
                 }
             }
             if !page.more {
@@ -74,6 +112,54 @@ impl Uploads {
             }
         }
         Ok(aborted)
+    }
+
+    /// Whether it began, and its last part came, at least `idle` before `now`. An upload of unknown age
+    /// is left alone.
+    async fn is_idle(&self, upload: &Upload, idle: Duration, now: Timestamp) -> bool {
+        let old = |at: Timestamp| Duration::try_from(now.duration_since(at)).is_ok_and(|age| age >= idle);
+        if idle.is_zero() {
+            return true;
+        }
+        if !upload.initiated.is_some_and(old) {
+            return false;
+        }
+        // Whoever may not see the parts goes by when it began.
+        let parts = self.parts(upload).await.ok().flatten().unwrap_or_default();
+        parts.iter().filter_map(|part| part.modified).all(old)
+    }
+
+    /// Whether it was there to be aborted.
+    async fn abort(&self, key: &str, id: &str) -> Result<bool> {
+        let url = format!("{}?uploadId={}", self.url(key), encoded(id, false));
+        match self.send(Method::DELETE, &url).await? {
+            // Ended meanwhile, one way or the other.
+            Answer { status: 404, .. } => Ok(false),
+            Answer { status: 200..300, .. } => Ok(true),
+            answer => Err(answer.refused("abort an unfinished upload")),
+        }
+    }
+
+    /// The parts that have arrived, in order; `None` when there is no such upload any more.
+    async fn parts(&self, upload: &Upload) -> Result<Option<Vec<Found>>> {
+        let (mut found, mut after) = (Vec::new(), 0);
+        let id = encoded(&upload.id, false);
+        loop {
+            let url = format!("{}?part-number-marker={after}&uploadId={id}", self.url(&upload.key));
+            let text = match self.send(Method::GET, &url).await? {
+                Answer { status: 200, text, .. } => text,
+                Answer { status: 404, .. } => return Ok(None),
+                answer => return Err(answer.refused("list the parts of an unfinished upload")),
+            };
+            let before = found.len();
+            found.extend(items(&text, "Part").filter_map(Found::parse));
+            // A page that adds nothing is the last one, whatever the server says.
+            let last = found.last().filter(|_| found.len() > before);
+            match last {
+                Some(part) if is_truncated(&text) => after = part.number,
+                _ => return Ok(Some(found)),
+            }
+        }
     }
 
     async fn list(&self, prefix: &str, after: &Page) -> Result<Page> {
@@ -87,18 +173,22 @@ impl Uploads {
             let _ = write!(query, "prefix={}&uploads=", encoded(prefix, false));
         }
         match self.send(Method::GET, &format!("{}?{query}", self.bucket)).await? {
-            (200, text) => Ok(Page::parse(&text)),
+            Answer { status: 200, text, at } => Ok(Page::parse(&text, at)),
             // Not every server keeps such a list; then there is nothing to see and nothing to do.
-            (400 | 404 | 405 | 501, text)
+            Answer { status: 400 | 404 | 405 | 501, text, .. }
                 if text.contains("NotImplemented") || text.contains("NoSuchUpload") =>
             {
                 Ok(Page::default())
             }
-            (status, text) => Err(refused("list unfinished uploads", status, &text)),
+            answer => Err(answer.refused("list unfinished uploads")),
         }
     }
 
-    async fn send(&self, method: Method, url: &str) -> Result<(u16, String)> {
+    fn url(&self, key: &str) -> String {
+        format!("{}/{}", self.bucket, encoded(key, true))
+    }
+
+    async fn send(&self, method: Method, url: &str) -> Result<Answer> {
         let unreachable = |why: String| ArchiveError::Unreachable { message: format!("S3: {why}") };
         let mut request = Request::builder()
             .method(method)
@@ -110,19 +200,18 @@ impl Uploads {
             .map_err(|error| unreachable(error.to_string()))?;
         let answer = self.client.execute(request).await.map_err(|error| unreachable(error.to_string()))?;
         let status = answer.status().as_u16();
+        let said = answer.headers().get(DATE).and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
+        let at = said.map_or_else(Timestamp::now, |date| date.timestamp());
         let body = answer.into_body().collect().await.map_err(|error| unreachable(error.to_string()))?;
-        Ok((status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+        Ok(Answer { status, text: String::from_utf8_lossy(&body.to_bytes()).into_owned(), at })
     }
 }
 
-impl Upload {
-    fn began_before(&self, older_than: Duration) -> bool {
-        if older_than.is_zero() {
-            return true;
-        }
-        let Some(initiated) = self.initiated else { return false };
-        let age = Timestamp::now().duration_since(initiated);
-        Duration::try_from(age).is_ok_and(|age| age >= older_than)
+impl Answer {
+    fn refused(&self, what: &str) -> ArchiveError {
+        let said = element(&self.text, "Message").or_else(|| element(&self.text, "Code")).unwrap_or_default();
+        let status = self.status;
+        ArchiveError::Unreachable { message: format!("cannot {what}: the store answered {status} {said}") }
     }
 }
 
@@ -131,33 +220,52 @@ struct Page {
     uploads: Vec<Upload>,
     more: bool,
     next: Option<(String, String)>,
+    at: Timestamp,
 }
 
 impl Page {
-    fn parse(text: &str) -> Self {
-        let mut uploads = Vec::new();
-        let mut rest = text;
-        while let Some(start) = rest.find("<Upload>") {
-            let Some(end) = rest[start..].find("</Upload>") else { break };
-            let item = &rest[start..start + end];
-            rest = &rest[start + end..];
-            let (Some(key), Some(id)) = (element(item, "Key"), element(item, "UploadId")) else { continue };
+    fn parse(text: &str, at: Timestamp) -> Self {
+        let uploads = items(text, "Upload").filter_map(|item| {
             let initiated = element(item, "Initiated").and_then(|text| text.parse().ok());
-            uploads.push(Upload { key, id, initiated });
-        }
-        let more = element(text, "IsTruncated").is_some_and(|word| word == "true");
+            Some(Upload { key: element(item, "Key")?, id: element(item, "UploadId")?, initiated })
+        });
         let next = element(text, "NextKeyMarker").zip(element(text, "NextUploadIdMarker"));
-        Self { uploads, more: more && next.is_some(), next }
+        Self { uploads: uploads.collect(), more: is_truncated(text) && next.is_some(), next, at }
     }
+}
+
+impl Found {
+    fn parse(item: &str) -> Option<Self> {
+        Some(Self {
+            number: element(item, "PartNumber")?.parse().ok()?,
+            size: element(item, "Size")?.parse().ok()?,
+            etag: element(item, "ETag")?,
+            modified: element(item, "LastModified").and_then(|text| text.parse().ok()),
+        })
+    }
+}
+
+fn is_truncated(text: &str) -> bool {
+    element(text, "IsTruncated").is_some_and(|word| word == "true")
+}
+
+/// What is inside each element of that name.
+fn items<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let start = rest.find(&open)? + open.len();
+        let end = start + rest[start..].find(&close)?;
+        let item = &rest[start..end];
+        rest = &rest[end..];
+        Some(item)
+    })
 }
 
 /// The text of the first element of that name. The few characters XML must escape are put back.
 fn element(text: &str, name: &str) -> Option<String> {
-    let open = format!("<{name}>");
-    let start = text.find(&open)? + open.len();
-    let end = start + text[start..].find(&format!("</{name}>"))?;
-    let plain = text[start..end].replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
-    Some(plain.replace("&apos;", "'").replace("&#39;", "'").replace("&amp;", "&"))
+    let plain = items(text, name).next()?.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
+    Some(plain.replace("&#34;", "\"").replace("&apos;", "'").replace("&#39;", "'").replace("&amp;", "&"))
 }
 
 /// As S3 wants names in URLs: everything but the unreserved characters.
@@ -175,11 +283,6 @@ fn encoded(text: &str, keep_slash: bool) -> String {
     out
 }
 
-fn refused(what: &str, status: u16, text: &str) -> ArchiveError {
-    let said = element(text, "Message").or_else(|| element(text, "Code")).unwrap_or_default();
-    ArchiveError::Unreachable { message: format!("cannot {what}: the store answered {status} {said}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,16 +295,24 @@ mod tests {
             <Upload><Key>a/b</Key><UploadId>i1</UploadId><Initiated>2020-01-02T03:04:05.000Z</Initiated></Upload>
             <Upload><Key>a/c</Key><UploadId>i2</UploadId></Upload><Upload><Key>half</Key></Upload>
             </ListMultipartUploadsResult>"#;
-        let page = Page::parse(text);
+        let page = Page::parse(text, Timestamp::UNIX_EPOCH);
         assert!(page.more);
         assert_eq!(page.next, Some(("k2".into(), "i&2".into())));
         let keys: Vec<&str> = page.uploads.iter().map(|upload| upload.key.as_str()).collect();
         assert_eq!(keys, ["a/b", "a/c"]);
-        let day = Duration::from_secs(86_400);
-        assert!(page.uploads[0].began_before(day));
-        assert!(!page.uploads[1].began_before(day), "of unknown age: left alone");
-        assert!(page.uploads[1].began_before(Duration::ZERO));
-        assert_eq!(Page::parse("<html>").uploads, []);
+        let began: Vec<bool> = page.uploads.iter().map(|upload| upload.initiated.is_some()).collect();
+        assert_eq!(began, [true, false]);
+        assert_eq!(Page::parse("<html>", Timestamp::UNIX_EPOCH).uploads, []);
+    }
+
+    #[test]
+    fn parts_are_understood() {
+        let text = r"<ListPartsResult><IsTruncated>false</IsTruncated><Part><PartNumber>2</PartNumber>
+            <LastModified>2020-01-02T03:04:05.000Z</LastModified><ETag>&#34;ab&#34;</ETag><Size>7</Size></Part>
+            <Part><PartNumber>x</PartNumber></Part></ListPartsResult>";
+        let parts: Vec<Found> = items(text, "Part").filter_map(Found::parse).collect();
+        let modified = "2020-01-02T03:04:05Z".parse().ok();
+        assert_eq!(parts, [Found { number: 2, size: 7, etag: "\"ab\"".into(), modified }]);
     }
 
     #[test]

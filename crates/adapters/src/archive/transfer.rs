@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::pack::PackSummary;
+use super::pair::blocking;
+use super::s3_uploads::Uploads;
 
 /// Stores take at most 10,000 parts of at least 5 MiB, some of them only
 /// parts of one size, so the size is chosen before the first byte.
@@ -44,18 +46,20 @@ pub(super) fn part_size(estimate: u64) -> usize {
 }
 
 /// Uploads what `produce` writes. The object appears only when `produce`
-/// ended well and every byte it wrote has arrived.
+/// ended well and every byte it wrote has arrived. Where the store shows its
+/// unfinished uploads, what arrived of one that failed is kept for the next.
 pub(super) async fn upload(
     store: &dyn ObjectStore,
+    uploads: Option<&Uploads>,
     location: &Location,
     part_size: usize,
     cancel: &CancellationToken,
-    produce: impl FnOnce(Parts) -> Result<PackSummary> + Send + 'static,
+    produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
 ) -> Result<PackSummary> {
     // Unbounded, but every part in it holds one of the few permits.
     let (sender, mut parts) = mpsc::unbounded_channel();
     let runtime = Handle::current();
-    let producer = tokio::task::spawn_blocking(move || produce(Parts::new(sender, part_size, runtime)));
+    let producer = blocking(move || produce(&mut Parts::new(sender, part_size, runtime)));
     let (first, second) = (parts.recv().await, parts.recv().await);
     let Some(second) = second else {
         // Small enough for a single request.
@@ -67,7 +71,11 @@ pub(super) async fn upload(
         return Ok(summary);
     };
     let failed = |e: &object_store::Error| ArchiveError::store("upload", location.as_ref(), e);
-    let mut multipart = store.put_multipart(location).await.map_err(|e| failed(&e))?;
+    let begun = match uploads {
+        Some(uploads) => uploads.resume(location).await,
+        None => store.put_multipart(location).await,
+    };
+    let mut multipart = begun.map_err(|e| failed(&e))?;
     let sent = tokio::select! {
         sent = send_parts(&mut *multipart, [first, Some(second)], &mut parts) => sent.map_err(|e| failed(&e)),
         () = cancel.cancelled() => Err(ArchiveError::Cancelled),
@@ -93,6 +101,7 @@ pub(super) async fn upload(
         Err(error) => Err(error),
     };
     if outcome.is_err()
+        && uploads.is_none()
         && let Err(error) = multipart.abort().await
     {
         tracing::debug!(%error, %location, "an unfinished upload could not be aborted");
@@ -152,7 +161,7 @@ struct Part {
 
 /// Collects what is written into parts and hands them over, waiting while
 /// too many earlier ones are still on their way.
-pub(super) struct Parts {
+struct Parts {
     sender: mpsc::UnboundedSender<Part>,
     permits: Arc<Semaphore>,
     filling: Option<(BytesMut, OwnedSemaphorePermit)>,
@@ -215,7 +224,7 @@ pub(super) async fn read_through<T: Send + 'static>(
     let stop = cancel.child_token();
     let _stop_when_dropped = stop.clone().drop_guard();
     let (sender, receiver) = mpsc::channel(1);
-    let consumer = tokio::task::spawn_blocking({
+    let consumer = blocking({
         let stop = stop.clone();
         move || consume(Pieces::new(receiver), stop)
     });

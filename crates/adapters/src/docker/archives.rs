@@ -21,7 +21,7 @@ use super::{
 use crate::{
     archive::{
         ArchiveError, ArchiveMeta, ArchivedFile, Archives, FilePage, FileStream, ListedArchive,
-        ObjectArchives, PackSummary, Progress, UnpackSummary, VolumeArchives,
+        ObjectArchives, PackSummary, Progress, UnpackSummary, VolumeArchives, hex,
     },
     runtime::RuntimeError,
     volumes::Volumes,
@@ -219,7 +219,7 @@ fn receive(
         sink.write_all(&piece).map_err(broken)?;
     }
     let said = told(summary)?;
-    let sha256 = digest.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let sha256 = hex(&digest.finalize());
     if (said.size, &said.sha256) != (size, &sha256) {
         let message =
             format!("the storage job sent {} bytes, {size} arrived, or not the same ones", said.size);

@@ -12,7 +12,10 @@ use super::{
     DockerConfig, Reach,
     engine::{LABEL_CONFIG, LABEL_GENERATION, LABEL_INSTANCE, LABEL_WORKSPACE},
 };
-use crate::runtime::{InstanceSpec, ide::Fill};
+use crate::{
+    archive::hex,
+    runtime::{InstanceSpec, ide::Fill},
+};
 
 /// Room for temporary files; in memory, and counted as such.
 const TMPFS: &str = "rw,exec,nosuid,nodev,mode=1777,size=512m";
@@ -124,5 +127,5 @@ fn fingerprint(body: &ContainerCreateBody) -> String {
     // Maps have no order of their own; a JSON value has.
     let value = serde_json::to_value(body).unwrap_or_default();
     let digest = Sha256::digest(value.to_string().as_bytes());
-    digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    hex(&digest[..8])
 }

@@ -43,8 +43,14 @@ pub enum Trouble {
 pub struct FlakyLink {
     address: SocketAddr,
     trouble: watch::Sender<Trouble>,
-    requests: Arc<AtomicU64>,
+    seen: Arc<Seen>,
     task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    requests: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl FlakyLink {
@@ -54,9 +60,9 @@ impl FlakyLink {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (trouble, watched) = watch::channel(Trouble::None);
-        let requests = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(accept(listener, upstream, watched, Arc::clone(&requests)));
-        Ok(Self { address, trouble, requests, task })
+        let seen = Arc::default();
+        let task = tokio::spawn(accept(listener, upstream, watched, Arc::clone(&seen)));
+        Ok(Self { address, trouble, seen, task })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -69,7 +75,12 @@ impl FlakyLink {
 
     /// Requests seen so far.
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.seen.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of request bodies announced so far.
+    pub fn uploaded(&self) -> u64 {
+        self.seen.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -83,7 +94,7 @@ async fn accept(
     listener: TcpListener,
     upstream: SocketAddr,
     trouble: watch::Receiver<Trouble>,
-    requests: Arc<AtomicU64>,
+    seen: Arc<Seen>,
 ) {
     let mut number = 0_u64;
     while let Ok((client, _)) = listener.accept().await {
@@ -93,10 +104,10 @@ async fn accept(
             Trouble::Mixed => in_turn(number),
             other => other,
         };
-        let requests = Arc::clone(&requests);
+        let seen = Arc::clone(&seen);
         tokio::spawn(async move {
             tokio::select! {
-                _ = serve(client, upstream, now, &requests) => {}
+                _ = serve(client, upstream, now, &seen) => {}
                 _ = changed.changed() => {}
             }
         });
@@ -114,23 +125,19 @@ fn in_turn(number: u64) -> Trouble {
 }
 
 /// One request per connection, so that each meets its own trouble.
-async fn serve(
-    mut client: TcpStream,
-    upstream: SocketAddr,
-    trouble: Trouble,
-    requests: &AtomicU64,
-) -> io::Result<()> {
+async fn serve(mut client: TcpStream, upstream: SocketAddr, trouble: Trouble, seen: &Seen) -> io::Result<()> {
     if trouble == Trouble::Refuse {
         client.set_zero_linger()?;
         return Ok(());
     }
     let Some((head, body)) = read_head(&mut client).await? else { return Ok(()) };
-    requests.fetch_add(1, Ordering::Relaxed);
+    seen.requests.fetch_add(1, Ordering::Relaxed);
+    let length = content_length(&head);
+    seen.bytes.fetch_add(length, Ordering::Relaxed);
     if trouble == Trouble::Hang {
         std::future::pending::<()>().await;
     }
     let mut server = TcpStream::connect(upstream).await?;
-    let length = content_length(&head);
     let mut left = length.saturating_sub(body.len() as u64);
     if trouble == Trouble::Error {
         // Taken whole, as a server does that then fails.

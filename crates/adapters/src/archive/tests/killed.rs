@@ -1,7 +1,7 @@
 //! Processes that die, sinks that break, homes that are large: run in a
 //! process of their own, which is this test binary again.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -44,6 +44,15 @@ async fn the_other_process() {
     };
     let archives = archives.unwrap();
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    let watched = progress.clone();
+    tokio::spawn(async move {
+        loop {
+            if let Some(percent) = (watched.done() * 100).checked_div(watched.total()) {
+                println!("at:{percent}");
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
     match role.as_str() {
         "put" => archives.put(KEY, Path::new(&home), &progress, &cancel).await.unwrap(),
         _ => archives.fetch(KEY, Path::new(&home), &progress, &cancel).await.unwrap(),
@@ -63,22 +72,30 @@ fn slow_home() -> TempDir {
     home
 }
 
-/// About how long it takes, in milliseconds: into a directory, or a bucket.
-const DIRECTORY_TAKES: u64 = 640;
-const BUCKET_TAKES: u64 = 3_000;
+/// When to kill: after so many percent of the home, or so many milliseconds after all of it, when it is
+/// being synced, read back, named.
+fn moments() -> impl Iterator<Item = (u64, u64)> {
+    (0..=100)
+        .step_by(10)
+        .map(|percent| (percent, 0))
+        .chain([20, 60, 200].map(|milliseconds| (100, milliseconds)))
+}
 
-/// Lets it run for a moment that is another one each round, from the first to
-/// about when it is done, in no order; whether it was killed before it ended.
-async fn killed_in_round(mut child: Child, round: u64, takes: u64) -> bool {
-    tokio::time::sleep(Duration::from_millis(10 + (round * 7_919) % takes)).await;
+/// Whether it was killed before it ended.
+async fn killed_at(mut child: Child, (percent, milliseconds): (u64, u64)) -> bool {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let far_enough = |line: &String| {
+        line.split_once("at:").and_then(|(_, at)| at.parse().ok()).is_some_and(|at: u64| at >= percent)
+    };
+    let _ = lines.find(far_enough);
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
     child.kill().unwrap();
     !child.wait().unwrap().success()
 }
 
 /// Whenever it is killed, what looks finished is, and the next try gets there.
-async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, round: u64) -> bool {
-    let takes = if archives.local.is_some() { DIRECTORY_TAKES } else { BUCKET_TAKES };
-    let killed = killed_in_round(elsewhere("put", home, place), round, takes).await;
+async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, moment: (u64, u64)) -> bool {
+    let killed = killed_at(elsewhere("put", home, place), moment).await;
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     let there = archives.head(KEY).await.unwrap();
     assert!(killed || there.is_some(), "said to be stored");
@@ -95,15 +112,15 @@ async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, r
 async fn a_process_killed_at_any_moment_leaves_no_false_archive() {
     let home = slow_home();
     let mut unfinished = 0;
-    for round in 0..14 {
+    for moment in moments() {
         let place = tempdir();
         let archives = ObjectArchives::open_local(place.path(), "").unwrap();
-        unfinished += u64::from(survives_a_kill(&archives, home.path(), place.path(), round).await);
+        unfinished += u64::from(survives_a_kill(&archives, home.path(), place.path(), moment).await);
         let left = std::fs::read_dir(place.path().join("ws-1/op-1")).unwrap();
         assert_eq!(left.count(), 2, "nothing of the dead process is left");
     }
     eprintln!("killed before it was finished: {unfinished} of 14");
-    assert!(unfinished > 0);
+    assert!(unfinished >= 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,15 +128,17 @@ async fn a_process_killed_at_any_moment_leaves_no_false_archive_in_a_bucket() {
     let Some(config) = s3::server() else { return };
     let home = slow_home();
     let mut unfinished = 0;
-    for round in 0..10 {
+    for (percent, milliseconds) in moments() {
         let prefix = s3::unique();
         let archives = ObjectArchives::open_s3(&config, &prefix).unwrap();
         let place = format!("{BUCKET}{prefix}");
-        unfinished += u64::from(survives_a_kill(&archives, home.path(), Path::new(&place), round).await);
+        // What comes after the last byte takes longer here.
+        let moment = (percent, milliseconds * 4);
+        unfinished += u64::from(survives_a_kill(&archives, home.path(), Path::new(&place), moment).await);
         assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 0, "no upload is left");
     }
-    eprintln!("killed before it was finished: {unfinished} of 10");
-    assert!(unfinished > 0);
+    eprintln!("killed before it was finished: {unfinished} of 14");
+    assert!(unfinished >= 7);
 }
 
 /// Whenever it is killed, the archive is as it was, nothing goes on where it
@@ -133,9 +152,9 @@ async fn a_restore_killed_at_any_moment_is_begun_anew() {
     archives.put(KEY, home.path(), &progress, &cancel).await.unwrap();
     let stored = snapshot(place.path());
     let mut interrupted = 0;
-    for round in 0..14 {
+    for moment in moments() {
         let target = tempdir();
-        if killed_in_round(elsewhere("fetch", target.path(), place.path()), round, DIRECTORY_TAKES).await {
+        if killed_at(elsewhere("fetch", target.path(), place.path()), moment).await {
             if std::fs::read_dir(target.path()).unwrap().count() > 0 {
                 interrupted += 1;
                 let again = archives.fetch(KEY, target.path(), &progress, &cancel).await;
@@ -150,7 +169,7 @@ async fn a_restore_killed_at_any_moment_is_begun_anew() {
         assert_same(&stored, &snapshot(place.path()));
     }
     eprintln!("killed in the middle of it: {interrupted} of 14");
-    assert!(interrupted > 0);
+    assert!(interrupted >= 7);
 }
 
 /// A sink that takes so many bytes and no more.
@@ -190,12 +209,17 @@ fn a_stream_cut_at_any_percent_is_an_error_on_both_sides() {
     }
 }
 
+/// In memory where there is room: a disk takes minutes to forget a hundred thousand files.
+fn roomy() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempdir())
+}
+
 /// A hundred thousand files in one directory, and twenty gibibytes, most of
 /// them a hole.
 #[test]
 fn large_homes_need_no_more_memory_than_small_ones() {
     const FILES: usize = 100_000;
-    let (small, large) = (sample_home(), tempdir());
+    let (small, large) = (sample_home(), roomy());
     let many = large.path().join("many");
     std::fs::create_dir(&many).unwrap();
     for file in 0..FILES {
@@ -215,7 +239,7 @@ fn large_homes_need_no_more_memory_than_small_ones() {
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().find_map(|line| line.split_once("peak:")).unwrap().1.trim().parse().unwrap()
     };
-    let (place, restored) = (tempdir(), tempdir());
+    let (place, restored) = (roomy(), roomy());
     let baseline = peak("put", small.path(), tempdir().path());
     let put = peak("put", large.path(), place.path());
     let fetch = peak("fetch", restored.path(), place.path());

@@ -11,7 +11,7 @@ use object_store::path::Path as Location;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, PutPayload};
 
-use super::super::{ArchiveError, ArchiveMeta, ObjectArchives, S3Config, s3};
+use super::super::{ArchiveError, ArchiveMeta, ObjectArchives, S3Config, s3, transfer::PART};
 use super::*;
 use crate::fake::{FlakyLink, Trouble};
 
@@ -92,19 +92,85 @@ async fn unfinished_uploads_are_aborted_and_swept() {
         raw.put_part(&location, &id, 0, PutPayload::from(noise(6 << 20))).await.unwrap();
         (location, id)
     };
-    // What a killed process leaves: one of this operation, one of another.
-    let (mine, mine_id) = begin(KEY).await;
+    // What killed processes leave: two of this operation, one of another.
+    let mut mine = vec![begin(KEY).await, begin(KEY).await];
     begin("ws-2/op-9/home.tar.zst").await;
     let home = large_home();
     put(&archives, home.path()).await.unwrap();
-    let late = raw.complete_multipart(&mine, &mine_id, Vec::new()).await;
-    assert!(late.is_err(), "the old upload of this key is gone");
+    for (location, id) in mine.drain(..) {
+        let late = raw.complete_multipart(&location, &id, Vec::new()).await;
+        assert!(late.is_err(), "the old uploads of this key are gone");
+    }
     assert_eq!(archives.sweep_unfinished(Duration::from_secs(86_400)).await.unwrap(), 0, "too young");
     assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 1);
     assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 0);
     let target = tempdir();
     fetch(&archives, target.path()).await.unwrap();
     assert_same(&snapshot(home.path()), &snapshot(target.path()));
+}
+
+/// Of five parts and a little: the first as it should be, the second another one of the same size, the third
+/// cut short, the fourth not there, the fifth right again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_goes_on_with_the_parts_that_are_right() {
+    let Some(rig) = rig().await else { return };
+    let home = sample_home();
+    std::fs::write(home.path().join("large"), noise(5 * PART + 1000)).unwrap();
+    let (packed, _) = pack_bytes(home.path()).unwrap();
+    let parts: Vec<&[u8]> = packed.chunks(PART).collect();
+    let (raw, _) = s3::open(&server().unwrap()).unwrap();
+    let location = rig.direct.data(KEY).unwrap();
+    let id = raw.create_multipart(&location).await.unwrap();
+    let other = [&parts[1][1..], &[0]].concat();
+    let left =
+        [(0, parts[0].to_vec()), (1, other), (2, parts[2][..6 << 20].to_vec()), (4, parts[4].to_vec())];
+    for (index, bytes) in left {
+        raw.put_part(&location, &id, index, bytes.into()).await.unwrap();
+    }
+    let stored = put(&rig.through, home.path()).await.unwrap();
+    let sent = rig.link.uploaded();
+    let missing = (packed.len() - 2 * PART) as u64;
+    assert!((missing..missing + 64 * 1024).contains(&sent), "sent {sent} bytes, {missing} were missing");
+    no_lie(&rig, &snapshot(home.path()), &Ok(stored), Trouble::None).await;
+    assert_eq!(rig.direct.sweep_unfinished(Duration::ZERO).await.unwrap(), 0, "no upload is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_whose_link_breaks_goes_on_when_it_is_back() {
+    let Some(rig) = rig().await else { return };
+    let home = sample_home();
+    let size = 80 << 20;
+    std::fs::write(home.path().join("large"), noise(size)).unwrap();
+    let (mut breaks, mut last) = (0, 0);
+    let stored = loop {
+        let trying = put(&rig.through, home.path());
+        let breaking = async {
+            // One more part than before has been sent, and more are on their way.
+            while rig.link.uploaded() < last + 3 * PART as u64 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            rig.link.set(Trouble::Refuse);
+            std::future::pending::<()>().await;
+        };
+        let said = tokio::select! {
+            said = trying => said,
+            () = breaking => unreachable!(),
+        };
+        rig.link.set(Trouble::None);
+        last = rig.link.uploaded();
+        match said {
+            Ok(meta) => break meta,
+            Err(error) => assert!(matches!(error, ArchiveError::Unreachable { .. }), "{error}"),
+        }
+        breaks += 1;
+        assert!(breaks < 10, "it never gets any further");
+    };
+    let again = last.saturating_sub(size as u64);
+    eprintln!("the link broke {breaks} times; {again} bytes more were sent than there are");
+    assert!(breaks > 1);
+    // Whatever was on its way when the link broke, three parts at most, and no more than that.
+    assert!(again <= (breaks + 1) * 3 * PART as u64 + (1 << 20), "{again}");
+    no_lie(&rig, &snapshot(home.path()), &Ok(stored), Trouble::Refuse).await;
 }
 
 /// The archives as seen over a bad link, and as they are.
