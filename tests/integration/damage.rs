@@ -5,7 +5,10 @@ use std::fs;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::{Server, Setup};
+use crate::{
+    docker::TestBucket,
+    support::{Server, Setup},
+};
 
 async fn with_history(server: &Server) -> String {
     let id = server.create(json!({ "name": "precious" })).await;
@@ -212,4 +215,29 @@ async fn work_does_not_wait_for_an_archive_store_that_is_away() {
     fs::rename(&aside, &archives).unwrap();
     server.go(&id, "archive").await;
     assert_eq!(server.workspace(&id).await["phase"], "ARCHIVED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_bucket_is_not_the_loss_of_every_home() {
+    let Some(bucket) = TestBucket::of_this_run().await else { return };
+    let mut server = bucket.configure(Setup::new()).start().await;
+    let id = with_history(&server).await;
+    server.go(&id, "archive").await;
+    server.kill();
+    server.set_env("S3_PREFIX", "elsewhere");
+    let mut command = server.setup.command(&["serve"]);
+    let refused = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("S3_PREFIX") && said.contains("elsewhere"), "{said}");
+
+    // Away is not wrong: it starts, and nothing is said to be lost.
+    server.set_env("S3_ENDPOINT", "http://127.0.0.1:1");
+    server.restart().await;
+    assert_eq!(server.workspace(&id).await["phase"], "ARCHIVED");
+    server.kill();
+    server.set_env("S3_ENDPOINT", &format!("http://{}", bucket.link.address()));
+    server.set_env("S3_PREFIX", "");
+    server.restart().await;
+    server.go(&id, "start").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"));
 }

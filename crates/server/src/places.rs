@@ -99,18 +99,7 @@ pub(crate) async fn open_archives(
     let archives = match &config.archive.s3 {
         Some(s3) => {
             let archives = open_bucket(s3, deployment)?;
-            // Archives that are in the data directory and not in the bucket would look lost.
-            for key in known.in_archives.iter().take(SAMPLE) {
-                let here = root.join(&config.archive.prefix).join(key.to_string());
-                if here.is_file() && matches!(archives.head(&key.to_string()).await, Ok(None)) {
-                    bail!(
-                        "homes are archived in {}, but the bucket {} is configured and does not have them: \
-                         copy that directory's content there first (see docs/S3.md)",
-                        root.join(&config.archive.prefix).display(),
-                        s3.bucket
-                    );
-                }
-            }
+            refuse_another_bucket(config, s3, &archives, &known).await?;
             archives
         }
         None => {
@@ -127,6 +116,43 @@ pub(crate) async fn open_archives(
         }
     };
     Ok(archives.with_options(options).with_verify(config.archive.verify))
+}
+
+/// Archives that are in the data directory, in another bucket or below another prefix would look lost.
+async fn refuse_another_bucket(
+    config: &Config,
+    s3: &S3Settings,
+    archives: &ObjectArchives,
+    known: &KnownHomes,
+) -> anyhow::Result<()> {
+    let mut keys = known.in_archives.iter().take(SAMPLE).peekable();
+    if keys.peek().is_none() {
+        return Ok(());
+    }
+    let directory = config.data_dir.join("archives").join(&config.archive.prefix);
+    for key in keys {
+        // Not known is not missing: a bucket that is away now may be back when it is needed.
+        if !matches!(archives.head(&key.to_string()).await, Ok(None)) {
+            return Ok(());
+        }
+        if directory.join(key.to_string()).is_file() {
+            bail!(
+                "homes are archived in {}, but the bucket {} is configured and does not have them: \
+                 copy that directory's content there first (see docs/S3.md)",
+                directory.display(),
+                s3.bucket
+            );
+        }
+    }
+    if archives.is_empty().await.is_ok_and(|empty| empty) {
+        let (bucket, prefix) = (&s3.bucket, archives.prefix());
+        bail!(
+            "workspaces are archived, but there is nothing in the bucket {bucket} below {prefix}: check \
+             S3_ENDPOINT, S3_BUCKET and S3_PREFIX; if the archives are really gone, put an empty object \
+             {prefix}/{ARCHIVES_MARKER} there, and each workspace will say what it lost"
+        );
+    }
+    Ok(())
 }
 
 fn open_bucket(s3: &S3Settings, deployment: &str) -> anyhow::Result<ObjectArchives> {
