@@ -36,6 +36,7 @@ mod reader;
 mod s3;
 mod s3_http;
 mod s3_uploads;
+mod said;
 mod source;
 mod sparse;
 mod transfer;
