@@ -147,7 +147,10 @@ fn public_address(config: &Config) -> Finding {
 
 async fn schema(config: &Config) -> Finding {
     match backends::migration_status(config).await {
-        Err(error) => Bad(format!("{error:#}")),
+        Err(error) => {
+            let kind = if config.database.url.is_some() { "postgres" } else { "sqlite" };
+            Bad(format!("{error:#}{}", where_to_look(kind)))
+        }
         Ok((_, status)) if !status.unknown.is_empty() => {
             Bad("was written by a newer CodeHub: use that version, or restore a backup".into())
         }
@@ -162,7 +165,7 @@ async fn pings(report: &mut Report, backends: &Backends) {
     fn finding<T, E: Display>(kind: &str, answer: Result<T, E>) -> Finding {
         match answer {
             Ok(_) => Good(kind.into()),
-            Err(error) => Bad(format!("{kind}: {error}")),
+            Err(error) => Bad(format!("{kind}: {error}{}", where_to_look(kind))),
         }
     }
     report.add("store", finding(backends.store.kind(), backends.store.now().await));
@@ -177,6 +180,16 @@ async fn pings(report: &mut Report, backends: &Backends) {
                 "the collector braked before deleting {brake}: is this the right database? then `codehub admin gc approve`"
             )),
         );
+    }
+}
+
+/// For what is reached by an address: whose setting that is.
+fn where_to_look(kind: &str) -> &'static str {
+    match kind {
+        "docker" => "; is the engine running, and may this user use it? (DOCKER_HOST)",
+        "redis" => "; is it running, and is its address right? (REDIS_URL)",
+        "postgres" => "; is it running, and is its address right? (DATABASE_URL)",
+        _ => "",
     }
 }
 

@@ -5,31 +5,26 @@ use std::collections::BTreeMap;
 
 use super::table::SETTINGS;
 
-/// Ours, and no settings: for clients, workspaces, tests and the files in `deploy/`.
-const OTHERS: &[&str] = &[
-    "CODEHUB_CONFIG",
-    "CODEHUB_URL",
-    "CODEHUB_TOKEN",
-    "CODEHUB_WORKSPACE_ID",
-    "CODEHUB_WORKSPACE_NAME",
-    "CODEHUB_IMAGE",
-    "CODEHUB_BIN",
-];
+/// Ours, and no settings: for clients, tests and the files in `deploy/`.
+const OTHERS: &[&str] = &["CODEHUB_CONFIG", "CODEHUB_URL", "CODEHUB_TOKEN", "CODEHUB_IMAGE", "CODEHUB_BIN"];
 const OTHER_PREFIXES: &[&str] = &["CODEHUB_TEST_", "CODEHUB_SCREENSHOTS"];
 
 /// A sentence for each variable that somebody may have meant as a setting.
 pub(super) fn unheeded(env: &BTreeMap<String, String>) -> Vec<String> {
-    env.iter().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| told(name)).collect()
+    let set = env.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.as_str());
+    // There more of ours are set.
+    let inside_a_workspace = env.contains_key("CODEHUB_WORKSPACE_ID");
+    set.filter_map(|name| told(name, inside_a_workspace)).collect()
 }
 
-fn told(name: &str) -> Option<String> {
+fn told(name: &str, inside_a_workspace: bool) -> Option<String> {
     let is_other = OTHERS.contains(&name) || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if is_other || SETTINGS.iter().any(|setting| setting.env == name) {
         return None;
     }
     match meant(name) {
         Some(meant) => Some(format!("{name} is set, but there is no such setting: did you mean {meant}?")),
-        None if name.starts_with("CODEHUB_") => Some(format!(
+        None if name.starts_with("CODEHUB_") && !inside_a_workspace => Some(format!(
             "{name} is set, but there is no such setting: `codehub config --default` lists them all"
         )),
         None => None,
@@ -56,7 +51,6 @@ mod tests {
             ("S3_BUKCET", Some("did you mean S3_BUCKET?")),
             ("CODEHUB_PORT", Some("`codehub config --default`")),
             ("CODEHUB_LISTEN", None),
-            ("CODEHUB_WORKSPACE_ID", None),
             ("CODEHUB_TEST_REDIS", None),
             ("LOGNAME", None),
             ("IDEA", None),
@@ -73,6 +67,11 @@ mod tests {
                 None => assert_eq!(said, None, "{name}"),
             }
         }
-        assert_eq!(unheeded(&BTreeMap::from([("CODEHUB_PORT".to_owned(), String::new())])), [""; 0]);
+        let quiet = |pairs: &[(&str, &str)]| {
+            let env = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            assert_eq!(unheeded(&env), [""; 0], "{pairs:?}");
+        };
+        quiet(&[("CODEHUB_PORT", "")]);
+        quiet(&[("CODEHUB_WORKSPACE_ID", "x"), ("CODEHUB_LEADER", "1")]);
     }
 }
