@@ -12,6 +12,7 @@ use super::error::{ArchiveError, Result};
 use super::local::LocalRoot;
 use super::meta::{ArchiveMeta, MAX_META_BYTES};
 use super::object::{META_SUFFIX, ObjectArchives};
+use super::said::said;
 use super::transfer::joined;
 
 impl ObjectArchives {
@@ -72,9 +73,7 @@ impl ObjectArchives {
             let mut objects = self.store.list(Some(&prefix));
             return match objects.try_next().await {
                 Ok(_) => Ok(()),
-                Err(error) => {
-                    Err(ArchiveError::Unreachable { message: format!("the store does not answer: {error}") })
-                }
+                Err(error) => Err(ArchiveError::Unreachable { message: said(&error) }),
             };
         }
         match self.on_disk(LocalRoot::is_present).await? {
