@@ -11,11 +11,7 @@ mod protocol;
 mod sessions;
 mod workspaces;
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use codehub_adapters::{
     bus::MemoryBus,
@@ -92,6 +88,8 @@ impl Answer {
 
 /// Whatever any test is answered, the API's own document says so.
 fn documented(method: &Method, path: &str, status: StatusCode) {
+    use std::sync::LazyLock;
+
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(openapi::document()).unwrap());
     let same = |template: &str| {
         let (wanted, given) = (template.split('/'), path.split('/'));
