@@ -11,7 +11,7 @@ from dashboard import phase, press
 @pytest.fixture(scope="module")
 def server(start):
     """One on which sleep is always near enough to be announced."""
-    return start(TTL_STANDBY_SECONDS=300, LIMITS_MAX_RUNNING_PER_USER=0)
+    return start(TTL_STANDBY_SECONDS=119, LIMITS_MAX_RUNNING_PER_USER=0)
 
 
 def visit(page, server, name):

@@ -27,6 +27,14 @@ def stuck(start):
     return server
 
 
+@pytest.fixture(scope="module")
+def long_name(start):
+    """One whose only workspace has the longest name there can be, and a word as long as that."""
+    server = start()
+    server.workspace = server.api.create("x" * 255, until="STANDBY", description="y" * 500, memo="z" * 5000)
+    return server
+
+
 class Look:
     """Visits pages one after the other, and remembers what is wrong with them."""
 
@@ -134,6 +142,25 @@ def test_an_empty_list(place, look, dark, size, lang):
     at = look(place.server, dark, size, lang, user=("minho", gallery.PASSWORD))
     at.visit("empty", "/", "[data-testid=empty]")
     at.visit("not-yours", f"/w/{place.running}/")
+    assert at.wrong == []
+
+
+@pytest.mark.parametrize(("dark", "size", "lang"), LOOKS, ids=label)
+def test_names_of_any_length(long_name, look, dark, size, lang):
+    at = look(long_name, dark, size, lang, user="admin")
+    at.visit("long-list", "/", "[data-testid=workspace]")
+    for name, path in [("detail", ""), ("edit", "/edit"), ("delete", "/delete"), ("logs", "/logs"), ("archives", "/archives")]:
+        at.visit(f"long-{name}", f"/workspaces/{long_name.workspace}{path}")
+    assert at.wrong == []
+
+
+@pytest.mark.parametrize(("dark", "size", "lang"), [look for look in LOOKS if look[2] == "en"], ids=label)
+def test_the_pages_about_the_api(place, look, dark, size, lang):
+    at = look(place.server, dark, size, lang)
+    at.visit("api", "/api/docs", "main details")
+    for part in ("summary:has-text('Create a workspace')", "#schema-Workspace > summary"):
+        at.page.locator(part).first.click()
+    at.check("api-open", "main details[open]")
     assert at.wrong == []
 
 

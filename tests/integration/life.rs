@@ -90,6 +90,20 @@ async fn ttls_put_it_to_sleep_and_then_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_database_of_a_stopped_server_is_one_file() {
+    let mut server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "kept", "desired_state": "STANDBY" })).await;
+    server.stop();
+    let data = server.setup.data_dir();
+    assert!(!data.join("codehub.db-wal").exists(), "the log was folded into the file");
+    let elsewhere = data.join("copy.db");
+    std::fs::copy(data.join("codehub.db"), &elsewhere).unwrap();
+    std::fs::rename(&elsewhere, data.join("codehub.db")).unwrap();
+    server.restart().await;
+    assert_eq!(server.workspace(&id).await["name"], "kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn limits_hold_when_many_ask_at_once() {
     let server = Setup::new().env("LIMITS_MAX_RUNNING_PER_USER", "3").start().await;
     let create = |number: usize| {

@@ -49,7 +49,7 @@ pub(crate) use named_enum;
 
 /// A word that is none of the allowed ones; the message lists them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is not a {what}; allowed are {}", allowed.join(", "))]
+#[error("{given:?} is no {what}; allowed are {}", allowed.join(", "))]
 pub struct UnknownName {
     pub what: &'static str,
     pub given: String,

@@ -54,6 +54,9 @@ async fn what_sleeps_says_why_and_is_not_held() {
     assert_eq!(stopped["activity"]["active_because"], json!(null));
     let lease = app.post(&ann, &format!("/workspaces/{id}/keepalive"), json!({ "seconds": 5 })).await;
     assert!(lease.error(409, "INVALID_STATE").contains("start it first"));
+    let never_ran = app.workspace(&ann, "never ran", "STANDBY").await;
+    let shown = app.get(&ann, &format!("/workspaces/{never_ran}")).await.is(200);
+    assert_eq!(shown["activity"]["stopped_because"], json!(null), "its creation is no stop");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,6 +20,7 @@ use codehub_adapters::{
 };
 use codehub_domain::{TokenId, UserId, user::Role};
 use codehub_server::{
+    api::openapi,
     app::{App, Backends},
     auth::secret,
     config::Config,
@@ -83,6 +84,27 @@ impl Answer {
         );
         self.body["error"]["message"].as_str().unwrap().to_owned()
     }
+}
+
+/// Whatever any test is answered, the API's own document says so.
+fn documented(method: &Method, path: &str, status: StatusCode) {
+    use std::sync::LazyLock;
+
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(openapi::document()).unwrap());
+    let same = |template: &str| {
+        let (wanted, given) = (template.split('/'), path.split('/'));
+        wanted.clone().count() == given.clone().count()
+            && wanted
+                .zip(given)
+                .all(|(wanted, given)| wanted == given || wanted.starts_with('{') && !given.is_empty())
+    };
+    let paths = DOCUMENT["paths"].as_object().unwrap();
+    let Some((_, methods)) = paths.iter().find(|(template, _)| same(template)) else { return };
+    let operation = &methods[&method.as_str().to_lowercase()];
+    assert!(
+        operation.is_null() || operation["responses"][status.as_str()].is_object(),
+        "{method} {path} answers {status}, which the document does not say"
+    );
 }
 
 impl TestApp {
@@ -153,7 +175,10 @@ impl TestApp {
     }
 
     pub(crate) async fn send(&self, request: RequestBuilder) -> Answer {
-        let answer = request.send().await.unwrap();
+        let request = request.build().unwrap();
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let answer = self.client.execute(request).await.unwrap();
+        documented(&method, &path, answer.status());
         let (status, headers) = (answer.status(), answer.headers().clone());
         let text = answer.text().await.unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));

@@ -187,6 +187,13 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// As an operator stops it.
+    pub fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+
     /// For its next start.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.setup.set(name, value);

@@ -9,6 +9,8 @@ use std::io;
 
 use rustix::io::Errno;
 
+use super::said::said;
+
 pub(super) type Result<T, E = ArchiveError> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +134,7 @@ impl ArchiveError {
         }
         match error {
             object_store::Error::NotFound { .. } => Self::NotFound { key: key.into() },
-            _ => Self::Unreachable { message: format!("cannot {action} {key}: {error}") },
+            _ => Self::Unreachable { message: format!("cannot {action} {key}: {}", said(error)) },
         }
     }
 }

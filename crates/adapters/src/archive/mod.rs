@@ -38,6 +38,7 @@ mod s3;
 mod s3_http;
 mod s3_resume;
 mod s3_uploads;
+mod said;
 mod source;
 mod sparse;
 mod transfer;

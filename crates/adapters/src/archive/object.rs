@@ -35,6 +35,7 @@ use super::pack::{PackSummary, estimate, pack, pack_nothing};
 use super::pair::{blocking, not_altered, unfindable};
 use super::progress::Progress;
 use super::s3_uploads::Uploads;
+use super::said::said;
 use super::source::digest;
 use super::transfer::{PART, Pieces, joined, part_size, read_through, upload};
 use super::unpack::{Limits, UnpackSummary, unpack};
@@ -273,7 +274,7 @@ impl ObjectArchives {
         let failed = |e: &StoreError| match ArchiveError::store("list", &self.prefix, e) {
             // A missing bucket; a missing prefix is an empty list.
             ArchiveError::NotFound { key } => {
-                ArchiveError::Unreachable { message: format!("cannot list {key}: {e}") }
+                ArchiveError::Unreachable { message: format!("cannot list {key}: {}", said(e)) }
             }
             error => error,
         };

@@ -15,6 +15,7 @@ use super::local::LocalRoot;
 use super::meta::{ArchiveMeta, MAX_META_BYTES};
 use super::object::{META_SUFFIX, ObjectArchives};
 use super::pack::PackSummary;
+use super::said::said;
 use super::transfer::joined;
 
 impl ObjectArchives {
@@ -72,9 +73,7 @@ impl ObjectArchives {
         let prefix = self.location(&self.prefix)?;
         match self.store.list(Some(&prefix)).try_next().await {
             Ok(first) => Ok(first.is_none()),
-            Err(error) => {
-                Err(ArchiveError::Unreachable { message: format!("the store does not answer: {error}") })
-            }
+            Err(error) => Err(ArchiveError::Unreachable { message: said(&error) }),
         }
     }
 

@@ -259,6 +259,8 @@ pub trait Store: Send + Sync + 'static {
     async fn now(&self) -> Result<Timestamp>;
     /// What is committed from now on, by this process (SQLite) or any (PostgreSQL).
     fn changes(&self) -> Changes;
+    /// The last thing a process does with it. Not needed for safety; SQLite's file is then the whole database.
+    async fn close(&self) {}
 
     // --- leadership ---
 

@@ -19,6 +19,10 @@ macro_rules! sql_port {
                 self.changes.subscribe()
             }
 
+            async fn close(&self) {
+                Self::close(self).await;
+            }
+
             async fn epoch_take(&self, holder: &str) -> Result<Epoch> {
                 timed("epoch_take", leader::take(self, holder)).await
             }

@@ -11,6 +11,7 @@ use codehub_adapters::store::StoreError;
 use codehub_domain::{
     Desired, HoldId, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     activity::{ActivityMode, Hold},
+    event::HistoryEntry,
     ttl,
 };
 use http::StatusCode;
@@ -21,6 +22,7 @@ use super::{
     error::{ApiError, ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
     page::ListOf,
+    view::ActivityModeName,
 };
 use crate::{
     activity::{Cell, Kind},
@@ -47,7 +49,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 #[schema(as = Activity)]
 pub struct ActivityView {
     /// The mode in force: the workspace's own, or the deployment's.
-    #[schema(value_type = String)]
+    #[schema(value_type = ActivityModeName)]
     pub mode: ActivityMode,
     /// What keeps it awake: the newest activity, an open connection where those count, or a lease.
     pub active_because: Option<BecauseView>,
@@ -115,8 +117,10 @@ pub async fn of(app: &App, workspace: &Workspace) -> std::result::Result<Activit
     let mut view = seen(workspace, cell.as_deref(), &holds, mode, now, &app.config.ttl_policy());
     if workspace.desired != Desired::Running {
         let history = app.store().workspace_history(workspace.id, None, 20).await?;
-        // A line that changes no phase and comes from no controller is somebody's wish.
-        let wish = history.items.into_iter().find(|line| line.from == line.to && line.actor != "controller");
+        // A line that changes no phase and comes from no controller is somebody's wish; one about what has
+        // never been anything yet is its creation.
+        let is_wish = |line: &HistoryEntry| line.from == line.to && line.actor != "controller";
+        let wish = history.items.into_iter().find(is_wish).filter(|line| line.from != Phase::Pending);
         view.stopped_because =
             wish.map(|line| StoppedView { at: line.at, reason: line.reason, actor: line.actor });
     }
@@ -171,6 +175,7 @@ fn seen(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "seconds": 7200, "reason": "a long build" }))]
 struct KeepAwake {
     /// At least 1; at most what the deployment allows (`ACTIVITY_MAX_HOLD`).
     seconds: u32,

@@ -137,7 +137,7 @@ struct FilesQuery {
     #[param(value_type = Option<String>)]
     path: Vec<u8>,
     /// 1 to 200, 50 unless said.
-    #[param(value_type = Option<u32>)]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
     /// The `next_cursor` of the page before.
     #[param(value_type = Option<String>)]

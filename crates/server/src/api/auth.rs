@@ -41,6 +41,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "username": "ann", "password": "correct horse battery" }))]
 struct Credentials {
     username: String,
     password: String,
@@ -83,7 +84,7 @@ async fn sign_in(
 /// Sign out
 ///
 /// Ends the session. Succeeds without one, too.
-#[utoipa::path(post, path = "/auth/logout", tag = "sessions", responses(
+#[utoipa::path(post, path = "/auth/logout", tag = "sessions", security(()), responses(
     (status = 204, description = "Signed out"),
     (status = 403, description = "FORBIDDEN: sent by another site's page", body = ErrorBody),
 ))]

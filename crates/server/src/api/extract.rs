@@ -101,19 +101,29 @@ fn deepest(error: &dyn std::error::Error) -> String {
 fn described(text: &str) -> ApiError {
     let text = text.split(" at line ").next().unwrap_or(text);
     let quoted = |prefix: &str| text.split_once(prefix).and_then(|(_, rest)| rest.split('`').next());
-    for (prefix, why) in [
-        ("unknown field `", "there is no such field"),
-        ("missing field `", "this field is missing"),
-        ("duplicate field `", "this field is there twice"),
-    ] {
+    if let Some(field) = quoted("unknown field `") {
+        return ApiError::invalid(field, format!("there is no such field{}", instead(text)));
+    }
+    for (prefix, why) in
+        [("missing field `", "this field is missing"), ("duplicate field `", "this field is there twice")]
+    {
         if let Some(field) = quoted(prefix) {
             return ApiError::invalid(field, why);
         }
     }
     match text.split_once(": ") {
-        Some((field, why)) if !field.contains(' ') && field != "." => ApiError::invalid(field, why),
+        Some((field, why)) if !field.contains(' ') && field != "." => {
+            ApiError::invalid(field, why.replace("expected u32", "expected a whole number, 0 or more"))
+        }
         _ => ApiError::new(Code::InvalidRequest, text.trim_start_matches(".: ")),
     }
+}
+
+/// The names that serde would have known: every other piece between its quotes.
+fn instead(text: &str) -> String {
+    let Some((_, expected)) = text.split_once(", expected ") else { return String::new() };
+    let known: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+    if known.is_empty() { String::new() } else { format!("; allowed: {}", known.join(", ")) }
 }
 
 /// The query string. Unknown parameters are refused too: a filter with a typing error would show
@@ -252,11 +262,21 @@ mod tests {
         let json_type = Some("application/json");
         assert!(post(json_type, r#"{"name":"x","count":3}"#).await.is_none());
         let table = [
-            (json_type, r#"{"name":"x","nmae":1}"#, "nmae: there is no such field", Some("nmae")),
+            (
+                json_type,
+                r#"{"name":"x","nmae":1}"#,
+                "nmae: there is no such field; allowed: name, count",
+                Some("nmae"),
+            ),
             (json_type, "{}", "name: this field is missing", Some("name")),
             (json_type, r#"{"name":5}"#, "name: invalid type: integer `5`, expected a string", Some("name")),
             (json_type, r#"{"name":"a","name":"b"}"#, "name: this field is there twice", Some("name")),
-            (json_type, r#"{"name":"x","count":-1}"#, "count: invalid value", Some("count")),
+            (
+                json_type,
+                r#"{"name":"x","count":-1}"#,
+                "`-1`, expected a whole number, 0 or more",
+                Some("count"),
+            ),
             (json_type, "{", "the body is not valid JSON", None),
             (json_type, "", "the body is not valid JSON", None),
             (json_type, "[]", "invalid", None),
@@ -303,7 +323,7 @@ mod tests {
             Params::<Sample>::from_request_parts(&mut parts, &()).await.map(|_| ()).map_err(|e| e.message)
         };
         assert!(take("/?limit=5").await.is_ok());
-        assert_eq!(take("/?limt=5").await.unwrap_err(), "limt: there is no such field");
+        assert_eq!(take("/?limt=5").await.unwrap_err(), "limt: there is no such field; allowed: limit");
         assert_eq!(take("/?limit=5&limit=6").await.unwrap_err(), "limit: this field is there twice");
     }
 }

@@ -53,7 +53,8 @@ impl From<HistoryEntry> for TransitionView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
-    /// 1 to 200, 50 unless said.
+    /// How many at most; 50 unless said.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
     /// The `next_cursor` of the page before.
     cursor: Option<String>,

@@ -40,7 +40,8 @@ pub(super) fn router() -> Router<Arc<App>> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct LogsQuery {
-    /// The last so many lines: 0 to 100000, 1000 unless said.
+    /// The last so many lines; 1000 unless said.
+    #[param(value_type = Option<u32>, minimum = 0, maximum = 100_000)]
     tail: Option<String>,
     /// `true`: go on with what is printed from now on.
     #[param(value_type = Option<bool>)]

@@ -12,7 +12,8 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        OpenApi as Document,
+        Content, HttpMethod, OpenApi as Document, Ref, RefOr, ResponseBuilder,
+        path::{Operation, Parameter, ParameterIn},
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -27,7 +28,7 @@ use crate::app::App;
 #[openapi(
     info(
         title = "CodeHub",
-        description = "Workspaces in the browser, on a machine of your own.\n\nErrors are always `{\"error\": {\"code\", \"message\", \"details\"?}}`. Times are RFC 3339 in UTC. Lists are `{items, next_cursor, total}`.\n\nAnother person's workspace is 403 FORBIDDEN, an unknown or deleted one is 404 NOT_FOUND. Administrators may look at, stop, archive, recover and delete anybody's workspace; only its owner may start, edit or open it.\n\nBrowsers use the cookie `session`; changes made with it must come from this server's own pages. Programs use `Authorization: Bearer chp_…`."
+        description = "Workspaces in the browser, on a machine of your own.\n\nErrors are always `{\"error\": {\"code\", \"message\", \"details\"?}}`. Times are RFC 3339 in UTC. Lists are `{items, next_cursor, total}`.\n\nAnother person's workspace is 403 FORBIDDEN, an unknown or deleted one is 404 NOT_FOUND. Administrators may look at, stop, archive, recover and delete anybody's workspace; only its owner may start, edit or open it.\n\nBrowsers use the cookie `session`; changes made with it must come from this server's own pages. Programs use `Authorization: Bearer chp_…`.\n\nAsking for what is already so changes nothing and succeeds, so every start, stop and archive may be sent again; a second delete is 404. Creating is not such a request: two of them make two workspaces.\n\nBeside what is listed, anything may be answered with 500 INTERNAL, a path that is none with 404 NOT_FOUND, and a method that a path does not take with 405 METHOD_NOT_ALLOWED."
     ),
     tags(
         (name = "workspaces", description = "Create them, start them, put them away"),
@@ -63,26 +64,75 @@ impl Modify for Schemes {
 /// The whole document.
 pub fn document() -> Document {
     let v1 = [
-        workspaces::Docs::openapi(),
-        actions::Docs::openapi(),
-        activity::Docs::openapi(),
-        history::Docs::openapi(),
-        archives::Docs::openapi(),
-        logs::Docs::openapi(),
-        events::Docs::openapi(),
-        auth::Docs::openapi(),
-        tokens::Docs::openapi(),
-        users::Docs::openapi(),
-        setup::Docs::openapi(),
-        system::Docs::openapi(),
+        ("workspaces", workspaces::Docs::openapi()),
+        ("workspaces", actions::Docs::openapi()),
+        ("activity", activity::Docs::openapi()),
+        ("history", history::Docs::openapi()),
+        ("archives", archives::Docs::openapi()),
+        ("logs", logs::Docs::openapi()),
+        ("events", events::Docs::openapi()),
+        ("sessions", auth::Docs::openapi()),
+        ("tokens", tokens::Docs::openapi()),
+        ("users", users::Docs::openapi()),
+        ("setup", setup::Docs::openapi()),
+        ("system", system::Docs::openapi()),
     ];
     let mut document = Base::openapi();
-    for part in v1 {
+    for (resource, mut part) in v1 {
+        operations(&mut part, |method, operation| {
+            name(operation, resource);
+            usual_answers(method, operation);
+        });
         document = document.nest("/api/v1", part);
     }
-    document.merge(health::Docs::openapi());
+    let mut health = health::Docs::openapi();
+    operations(&mut health, |_, operation| name(operation, "operations"));
+    document.merge(health);
     document.info.version = env!("CARGO_PKG_VERSION").into();
     document
+}
+
+fn operations(part: &mut Document, mut each: impl FnMut(&HttpMethod, &mut Operation)) {
+    for item in part.paths.paths.values_mut() {
+        for (method, operation) in [
+            (HttpMethod::Get, &mut item.get),
+            (HttpMethod::Post, &mut item.post),
+            (HttpMethod::Patch, &mut item.patch),
+            (HttpMethod::Delete, &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                each(&method, operation);
+            }
+        }
+    }
+}
+
+/// Ids must differ from each other: programs make their functions' names from them.
+fn name(operation: &mut Operation, resource: &str) {
+    operation.operation_id = operation.operation_id.take().map(|id| format!("{resource}_{id}"));
+}
+
+/// What the extractors answer, and the store, wherever they are asked. A handler's own words stand.
+fn usual_answers(method: &HttpMethod, operation: &mut Operation) {
+    let in_query = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
+        RefOr::Ref(_) => false,
+    };
+    let query = operation.parameters.iter().flatten().any(in_query);
+    let (body, open) = (operation.request_body.is_some(), operation.security.is_some());
+    let usual = [
+        (body || query, "400", "INVALID_REQUEST: `details.field` names what is wrong"),
+        (!open, "401", "UNAUTHORIZED: nobody is signed in, or the token does not work"),
+        (*method != HttpMethod::Get, "403", "FORBIDDEN: sent with the cookie by another site's page"),
+        (body, "413", "TOO_LARGE: at most 512 KiB"),
+        (true, "503", "UPSTREAM_UNAVAILABLE: the database does not answer; try again"),
+    ];
+    for (_, status, description) in usual.into_iter().filter(|(may_be, ..)| *may_be) {
+        let answer = ResponseBuilder::new()
+            .description(description)
+            .content("application/json", Content::new(Some(Ref::from_schema_name("ErrorBody"))));
+        operation.responses.responses.entry(status.into()).or_insert_with(|| answer.build().into());
+    }
 }
 
 pub(super) fn document_router() -> Router<Arc<App>> {
@@ -155,6 +205,24 @@ mod tests {
         ] {
             for method in methods.split(' ') {
                 assert!(json["paths"][path][method].is_object(), "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn programs_can_be_made_from_it() {
+        let json = serde_json::to_value(document()).unwrap();
+        let mut ids = std::collections::HashSet::new();
+        for (path, methods) in json["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id), "{method} {path}: {id} is there twice");
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    let kind = &parameter["schema"]["type"];
+                    if ["limit", "wait", "tail"].contains(&parameter["name"].as_str().unwrap()) {
+                        assert_eq!(kind, "integer", "{method} {path}: {parameter}");
+                    }
+                }
             }
         }
     }

@@ -60,6 +60,7 @@ struct CreatedToken {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "name": "backup script", "expires_in_seconds": 86400 }))]
 struct NewToken {
     /// For people to tell tokens apart; 1 to 100 characters.
     name: String,

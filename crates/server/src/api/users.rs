@@ -35,7 +35,8 @@ pub(super) fn router() -> Router<Arc<App>> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
-    /// 1 to 200, 50 unless said.
+    /// How many at most; 50 unless said.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
     /// The `next_cursor` of the page before.
     cursor: Option<String>,
@@ -43,6 +44,7 @@ struct ListQuery {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "username": "ann", "password": "correct horse battery", "role": "user" }))]
 struct NewUser {
     /// 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`; told apart without case.
     username: String,
@@ -107,6 +109,7 @@ async fn create(
 /// Show a user
 #[utoipa::path(get, path = "/users/{id}", tag = "users", params(("id" = String, Path, description = "The user")), responses(
     (status = 200, description = "The user", body = UserView),
+    (status = 403, description = "FORBIDDEN: administrators only", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
 ))]
 async fn show(State(app): State<Arc<App>>, _: Admin, PathId(id): PathId<UserId>) -> Result<Json<UserView>> {

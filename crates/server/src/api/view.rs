@@ -51,8 +51,8 @@ pub struct WorkspaceView {
     /// The workspace's own; null is the deployment's default, 0 is never.
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
-    /// The workspace's own: `traffic` or `connections`; null is the deployment's default.
-    #[schema(value_type = Option<String>)]
+    /// The workspace's own; null is the deployment's default.
+    #[schema(value_type = Option<ActivityModeName>)]
     pub activity_mode: Option<ActivityMode>,
     pub last_access_at: Timestamp,
     /// The end of the longest keep-awake lease.
@@ -113,7 +113,7 @@ pub struct ProgressView {
 
 /// The words the domain uses, for the document.
 macro_rules! names {
-    ($name:ident, $as:ident, $rename:literal, [$($variant:ident),+]) => {
+    ($name:ident, $as:ident, $rename:tt, [$($variant:ident),+]) => {
         #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
         #[serde(rename_all = $rename)]
         #[schema(as = $as)]
@@ -139,6 +139,7 @@ names!(
     "SCREAMING_SNAKE_CASE",
     [None, Provisioning, CreateEmptyArchive, Restoring, Starting, Stopping, Archiving, Deleting]
 );
+names!(ActivityModeName, ActivityMode, "lowercase", [Traffic, Connections]);
 names!(RoleName, Role, "lowercase", [User, Admin]);
 
 impl WorkspaceView {
@@ -231,6 +232,22 @@ mod tests {
         assert_eq!(words(PhaseName::ALL), words(Phase::ALL));
         assert_eq!(words(DesiredName::ALL), words(Desired::ALL));
         assert_eq!(words(OperationName::ALL), words(Operation::ALL));
+        assert_eq!(words(ActivityModeName::ALL), words(ActivityMode::ALL));
         assert_eq!(words(RoleName::ALL), words(Role::ALL));
+    }
+
+    /// What derives the schemas reads the attributes by itself, and may read them otherwise than serde.
+    #[test]
+    fn the_schemas_have_the_words_that_are_sent() {
+        fn same(name: &str, sent: &[impl Serialize]) {
+            let document = serde_json::to_value(crate::api::openapi::document()).unwrap();
+            let schema = &document["components"]["schemas"][name];
+            assert_eq!(schema["enum"], serde_json::to_value(sent).unwrap(), "{name}");
+        }
+        same("Phase", Phase::ALL);
+        same("DesiredState", Desired::ALL);
+        same("Operation", Operation::ALL);
+        same("ActivityMode", ActivityMode::ALL);
+        same("Role", Role::ALL);
     }
 }

@@ -27,7 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitQuery {
-    /// Answer when the workspace has arrived, at most this many seconds later (1 to 120; 0 does not wait).
+    /// Answer when the workspace has arrived, at most this many seconds later (0 does not wait).
+    #[param(value_type = Option<u32>, minimum = 0, maximum = 120)]
     wait: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use super::{
     extract::{self, CurrentUser, PathId},
     fields,
     page::{self, ListOf},
-    view::{DesiredName, PhaseName, WorkspaceView},
+    view::{ActivityModeName, DesiredName, PhaseName, WorkspaceView},
     wait::{self, WaitQuery},
 };
 use crate::{
@@ -38,7 +38,8 @@ pub(super) fn router() -> Router<Arc<App>> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
-    /// 1 to 200, 50 unless said.
+    /// How many at most; 50 unless said.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
     /// The `next_cursor` of the page before.
     cursor: Option<String>,
@@ -88,7 +89,7 @@ async fn list(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewWorkspace)]
+#[schema(as = NewWorkspace, example = json!({ "name": "fix-1234", "description": "The login page", "standby_ttl_seconds": 1800 }))]
 struct Create {
     /// 1 to 255 characters after trimming, no control characters.
     name: String,
@@ -98,7 +99,7 @@ struct Create {
     /// At most 64 KiB.
     #[serde(default)]
     memo: String,
-    /// The deployment's image unless said; this version offers no other.
+    /// The deployment's image unless said; others where RUNTIME_IMAGES_ALLOWED names them.
     #[serde(default)]
     image_ref: Option<String>,
     /// RUNNING unless said; not DELETED.
@@ -114,8 +115,9 @@ struct Create {
     /// one. The archive and its workspace stay as they are.
     #[serde(default)]
     from_archive: Option<String>,
-    /// `traffic` or `connections`; null or absent is the deployment's default.
+    /// Null or absent is the deployment's default.
     #[serde(default)]
+    #[schema(value_type = Option<ActivityModeName>)]
     activity_mode: Option<String>,
 }
 
@@ -173,7 +175,7 @@ async fn show(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = EditWorkspace)]
+#[schema(as = EditWorkspace, example = json!({ "memo": "Deploy on Fridays? No.", "standby_ttl_seconds": null }))]
 struct Patch {
     #[serde(default)]
     name: Option<String>,
@@ -193,7 +195,7 @@ struct Patch {
     #[schema(value_type = Option<u32>)]
     archive_ttl_seconds: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<ActivityModeName>)]
     activity_mode: Option<Option<String>>,
 }
 

@@ -30,6 +30,7 @@ pub(super) enum Command {
     User(UserCommand),
     /// Take a workspace out of ERROR
     Recover {
+        /// Its id, as in its address
         workspace: String,
         /// Go back to this archive (a key as the API lists it)
         #[arg(long, value_name = "KEY")]
@@ -47,6 +48,7 @@ pub(super) enum Command {
 pub(super) enum UserCommand {
     /// Create a user; the password is asked for, or read from standard input
     Add {
+        /// What they sign in with
         username: String,
         /// May administer
         #[arg(long)]

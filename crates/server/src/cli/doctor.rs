@@ -1,9 +1,13 @@
 //! `codehub doctor`: looks at everything the server needs and says what to fix. Changes nothing that a
 //! start would not change.
 
-use std::{fmt::Display, net::TcpListener, path::Path, process::ExitCode};
+use std::{fmt::Display, io::ErrorKind, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
 
 use codehub_adapters::runtime::IdeChoice;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use crate::{
     app::Backends,
@@ -26,10 +30,13 @@ use Finding::{Bad, Good, Note};
 pub(super) async fn run(config: &Config) -> ExitCode {
     let mut report = Report::default();
     report.add("configuration", Good("valid".into()));
+    for sentence in &config.unheeded {
+        report.add("configuration", Note(sentence.clone()));
+    }
     let (free, finding) = data_dir(&config.data_dir);
     report.add("data directory", finding);
     if free {
-        report.add("listen address", listen(config));
+        report.add("listen address", listen(config.listen).await);
     }
     report.add("public address", public_address(config));
     report.add("open files", open_files());
@@ -104,11 +111,27 @@ fn data_dir(path: &Path) -> (bool, Finding) {
     }
 }
 
-fn listen(config: &Config) -> Finding {
-    match TcpListener::bind(config.listen) {
-        Ok(_) => Good(config.listen.to_string()),
-        Err(error) => Bad(format!("{} cannot be listened on: {error}; change CODEHUB_LISTEN", config.listen)),
+/// With PostgreSQL the data directory does not tell whether a server runs here: whoever listens does.
+async fn listen(address: SocketAddr) -> Finding {
+    match TcpListener::bind(address).await {
+        Ok(_) => Good(address.to_string()),
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_ours(address).await => {
+            Note(format!("a running server answers on {address}"))
+        }
+        Err(error) => Bad(format!("{address} cannot be listened on: {error}; change CODEHUB_LISTEN")),
     }
+}
+
+/// Whether what listens there is a CodeHub that is alive.
+async fn is_ours(address: SocketAddr) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.take(64 * 1024).read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nok\n"))
+    };
+    matches!(tokio::time::timeout(Duration::from_secs(3), ask).await, Ok(Ok(true)))
 }
 
 fn public_address(config: &Config) -> Finding {
@@ -124,7 +147,10 @@ fn public_address(config: &Config) -> Finding {
 
 async fn schema(config: &Config) -> Finding {
     match backends::migration_status(config).await {
-        Err(error) => Bad(format!("{error:#}")),
+        Err(error) => {
+            let kind = if config.database.url.is_some() { "postgres" } else { "sqlite" };
+            Bad(format!("{error:#}{}", where_to_look(kind)))
+        }
         Ok((_, status)) if !status.unknown.is_empty() => {
             Bad("was written by a newer CodeHub: use that version, or restore a backup".into())
         }
@@ -139,7 +165,7 @@ async fn pings(report: &mut Report, backends: &Backends) {
     fn finding<T, E: Display>(kind: &str, answer: Result<T, E>) -> Finding {
         match answer {
             Ok(_) => Good(kind.into()),
-            Err(error) => Bad(format!("{kind}: {error}")),
+            Err(error) => Bad(format!("{kind}: {error}{}", where_to_look(kind))),
         }
     }
     report.add("store", finding(backends.store.kind(), backends.store.now().await));
@@ -154,6 +180,16 @@ async fn pings(report: &mut Report, backends: &Backends) {
                 "the collector braked before deleting {brake}: is this the right database? then `codehub admin gc approve`"
             )),
         );
+    }
+}
+
+/// For what is reached by an address: whose setting that is.
+fn where_to_look(kind: &str) -> &'static str {
+    match kind {
+        "docker" => "; is the engine running, and may this user use it? (DOCKER_HOST)",
+        "redis" => "; is it running, and is its address right? (REDIS_URL)",
+        "postgres" => "; is it running, and is its address right? (DATABASE_URL)",
+        _ => "",
     }
 }
 
@@ -174,4 +210,33 @@ fn find_program(name: &str) -> Option<String> {
         .map(|dir| dir.join(name))
         .find(|candidate| candidate.is_file())
         .map(|candidate| candidate.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody who listens, and gives everyone this answer.
+    async fn answering(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 512];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_port_that_our_own_server_has_is_no_mistake() {
+        let ours = answering("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await;
+        assert!(matches!(listen(ours).await, Note(_)));
+        for other in ["HTTP/1.1 200 OK\r\n\r\n<html>", "HTTP/1.1 404 Not Found\r\n\r\n", "SSH-2.0-x\r\n"] {
+            assert!(matches!(listen(answering(other).await).await, Bad(_)), "{other}");
+        }
+        assert!(matches!(listen("127.0.0.1:0".parse().unwrap()).await, Good(_)));
+    }
 }

@@ -6,6 +6,37 @@ use crate::config::{Overrides, table::SETTINGS};
 
 const CONFIG: &str = "config_file";
 
+/// The few that people type; `--help` shows them all.
+const OFTEN: &[&str] = &["listen", "data_dir", "public_base_url"];
+
+fn settings() -> impl Iterator<Item = Arg> {
+    SETTINGS.iter().filter(|setting| !setting.secret).map(|setting| {
+        let default = match setting.default {
+            "" => String::new(),
+            default => format!(" [default: {default}]"),
+        };
+        Arg::new(setting.key)
+            .long(setting.flag())
+            .value_name("VALUE")
+            .global(true)
+            .hide_short_help(!OFTEN.contains(&setting.key))
+            .help_heading("Settings")
+            .help(format!("{} [env: {}]{default}", setting.help, setting.env))
+    })
+}
+
+/// The same command, whose help does not list the settings that it takes.
+pub(super) fn unlisted(command: Command) -> Command {
+    command.args(settings().map(|setting| setting.hide(true)))
+}
+
+/// The same, also for the commands below it, and it says where they are listed.
+pub(super) fn referred(command: Command) -> Command {
+    unlisted(command)
+        .mut_subcommands(referred)
+        .after_help("Every setting of the server may be given here, too: `codehub --help` lists them.")
+}
+
 /// What the flags said.
 #[derive(Debug, Default)]
 pub(super) struct SettingFlags {
@@ -20,22 +51,7 @@ impl Args for SettingFlags {
             .value_parser(value_parser!(std::path::PathBuf))
             .global(true)
             .help("The configuration file [env: CODEHUB_CONFIG]");
-        // The few that people type; `--help` shows them all.
-        let often = ["listen", "data_dir", "public_base_url"];
-        let settings = SETTINGS.iter().filter(|setting| !setting.secret).map(|setting| {
-            let default = match setting.default {
-                "" => String::new(),
-                default => format!(" [default: {default}]"),
-            };
-            Arg::new(setting.key)
-                .long(setting.flag())
-                .value_name("VALUE")
-                .global(true)
-                .hide_short_help(!often.contains(&setting.key))
-                .help_heading("Settings")
-                .help(format!("{} [env: {}]{default}", setting.help, setting.env))
-        });
-        command.arg(config).args(settings)
+        command.arg(config).args(settings())
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -4,7 +4,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
     config::{Config, Effective, Sources},
@@ -60,13 +60,25 @@ enum Command {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(cli) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("codehub: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Takes every setting everywhere; the help of commands that are about something else does not list them.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|command| match command.get_name() {
+        "serve" => command,
+        // A client.
+        "hold" => flags::unlisted(command),
+        _ => flags::referred(command),
+    })
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -89,6 +101,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         match command {
             Command::Serve => {
                 telemetry::init(&config.log);
+                for sentence in &config.unheeded {
+                    tracing::warn!("{sentence}");
+                }
                 serve::serve(config).await.map(|()| ExitCode::SUCCESS)
             }
             Command::Migrate => migrate::run(&config).await.map(|()| ExitCode::SUCCESS),
@@ -113,17 +128,34 @@ pub fn own_path() -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn parse(arguments: &[&str]) -> Cli {
-        Cli::try_parse_from(std::iter::once(&"codehub").chain(arguments)).unwrap()
+        let matches = command().try_get_matches_from(std::iter::once(&"codehub").chain(arguments));
+        Cli::from_arg_matches(&matches.unwrap()).unwrap()
     }
 
     #[test]
     fn the_commands_are_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_servers_settings_are_listed_where_they_are_looked_for() {
+        let help = |words: &[&str]| {
+            let asked = words.iter().chain(&["--help"]);
+            command().try_get_matches_from(std::iter::once(&"codehub").chain(asked)).unwrap_err().to_string()
+        };
+        for words in [&[][..], &["serve"]] {
+            assert!(help(words).contains("--ttl-standby-seconds"), "{words:?}");
+        }
+        for words in [&["doctor"][..], &["config"], &["admin", "recover"], &["admin", "user", "add"]] {
+            let help = help(words);
+            assert!(!help.contains("--ttl-standby-seconds") && help.contains("`codehub --help`"), "{help}");
+            assert!(help.contains("--config"), "{help}");
+        }
+        let hold = help(&["hold"]);
+        assert!(!hold.contains("--ttl-standby-seconds") && !hold.contains("`codehub --help`"), "{hold}");
     }
 
     #[test]
@@ -134,17 +166,20 @@ mod tests {
 
     #[test]
     fn settings_are_flags_before_and_after_the_command() {
-        for arguments in [["--listen", "127.0.0.1:1", "serve"], ["serve", "--listen", "127.0.0.1:1"]] {
+        let both = |command| [["--listen", "127.0.0.1:1", command], [command, "--listen", "127.0.0.1:1"]];
+        for arguments in both("serve").into_iter().chain(both("doctor")) {
             assert_eq!(parse(&arguments).settings.overrides.set["listen"], "127.0.0.1:1");
         }
         let cli = parse(&["config", "--json", "--ttl-standby-seconds=5m", "--config", "x.toml"]);
         assert_eq!(cli.settings.overrides.set["ttl.standby_seconds"], "5m");
         assert_eq!(cli.settings.overrides.config, Some("x.toml".into()));
+        let cli = parse(&["admin", "user", "list", "--data-dir", "/x"]);
+        assert_eq!(cli.settings.overrides.set["data_dir"], "/x");
     }
 
     #[test]
     fn secrets_are_no_flags() {
-        assert!(Cli::try_parse_from(["codehub", "--admin-password", "x"]).is_err());
+        assert!(command().try_get_matches_from(["codehub", "--admin-password", "x"]).is_err());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
 use super::{
     Config, build,
     table::{NOT_OFFERED, SETTINGS, Setting, by_key},
+    unheeded::unheeded,
     value,
 };
 
@@ -180,6 +181,7 @@ impl Effective {
         }
         let mut config = build::config(&values, sources.home.as_deref())?;
         config.file.clone_from(&file);
+        config.unheeded = unheeded(&sources.env);
         Ok(Self { config, values, file })
     }
 }
@@ -268,12 +270,13 @@ fn flatten(
     }
 }
 
-/// Numbers may be written as numbers and lists as lists; nothing else is converted.
+/// Numbers may be written as numbers, switches as booleans and lists as lists; nothing else is converted.
 fn text_of(value: &toml::Value, setting: &Setting) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
         toml::Value::Float(number) if setting.kind == value::Kind::Cpus => Some(number.to_string()),
+        toml::Value::Boolean(on) if setting.kind == value::Kind::Switch => Some(on.to_string()),
         toml::Value::Array(items) if setting.kind.is_list() => {
             let words: Vec<&str> = items.iter().map(toml::Value::as_str).collect::<Option<_>>()?;
             Some(if setting.kind == value::Kind::Words {

@@ -146,6 +146,28 @@ fn unknown_keys_in_the_file_are_refused_with_the_nearest_name() {
 }
 
 #[test]
+fn switches_may_be_written_as_booleans() {
+    let (_dir, s) = with_file("[runtime]\nread_only = false\n[s3]\nallow_http = \"true\"\n");
+    let config = Effective::load(&s).unwrap().config;
+    assert!(!config.runtime.docker.read_only);
+    let (_dir, s) = with_file("[runtime]\nread_only = \"no\"\nmemory = true\n");
+    let message = errors(&s);
+    assert!(
+        message.contains("runtime.read_only: \"no\"") && message.contains("allowed: true, false"),
+        "{message}"
+    );
+    assert!(message.contains("runtime.memory: \"true\""), "{message}");
+}
+
+#[test]
+fn variables_that_are_no_settings_are_shown_with_the_configuration() {
+    let effective = Effective::load(&sources(&[("CODEHUB_LISTN", "127.0.0.1:1")], &[])).unwrap();
+    let said = "# CODEHUB_LISTN is set, but there is no such setting: did you mean CODEHUB_LISTEN?";
+    assert!(effective_toml(&effective).contains(said), "{}", effective_toml(&effective));
+    assert_eq!(effective.config.unheeded.len(), 1);
+}
+
+#[test]
 fn lists_may_be_written_as_lists() {
     let (_dir, s) = with_file(
         "trusted_proxies = [\"10.0.0.1\", \"::1\"]\n[ide]\nkind = \"command\"\ncommand = [\"python3\", \"my app.py\"]\n",

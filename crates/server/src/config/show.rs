@@ -43,6 +43,9 @@ pub fn effective_toml(effective: &Effective) -> String {
         Some(path) => format!("# configuration file: {}\n", path.display()),
         None => String::from("# configuration file: none\n"),
     };
+    for sentence in &effective.config.unheeded {
+        let _ = writeln!(out, "# {sentence}");
+    }
     by_table(
         &effective.values,
         |value| value.setting.key,
@@ -72,7 +75,7 @@ pub fn effective_json(effective: &Effective) -> serde_json::Value {
             (value.setting.key.to_owned(), shown)
         })
         .collect();
-    json!({ "file": effective.file, "settings": settings })
+    json!({ "file": effective.file, "settings": settings, "unheeded": effective.config.unheeded })
 }
 
 /// Two values are worked out rather than written: show what they came to.
@@ -85,7 +88,7 @@ fn shown(effective: &Effective, value: &Value) -> String {
 }
 
 fn literal(setting: &Setting, text: &str) -> String {
-    if setting.kind.is_number() && text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
+    if setting.kind.is_bare(text) {
         text.to_owned()
     } else {
         toml::Value::String(text.to_owned()).to_string()

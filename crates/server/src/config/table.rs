@@ -221,7 +221,7 @@ pub static SETTINGS: &[Setting] = &[
         "runtime.read_only",
         "RUNTIME_READ_ONLY",
         "true",
-        Kind::OneOf(&["true", "false"]),
+        Kind::Switch,
         "Containers write to their home and to temporary file systems only.",
     ),
     setting(
@@ -392,7 +392,7 @@ pub static SETTINGS: &[Setting] = &[
         "s3.allow_http",
         "S3_ALLOW_HTTP",
         "false",
-        Kind::OneOf(&["true", "false"]),
+        Kind::Switch,
         "Allow plain http to a store that is not on this machine.",
     ),
     setting(

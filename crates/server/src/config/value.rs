@@ -22,6 +22,8 @@ pub enum Kind {
     /// A command line, split as a shell would split it, but not run by one.
     Words,
     OneOf(&'static [&'static str]),
+    /// `true` or `false`.
+    Switch,
     Count {
         min: u64,
         max: u64,
@@ -62,6 +64,7 @@ impl Kind {
             Self::Words => "a command and its arguments, with quotes closed".into(),
             Self::OneOf([only]) => format!("{only} (this version offers nothing else)"),
             Self::OneOf(words) => words.join(", "),
+            Self::Switch => "true, false".into(),
             Self::Count { min, max } => format!("a whole number from {min} to {max}"),
             Self::Duration { min, max } | Self::Seconds { min, max } => format!(
                 "a duration such as 30, 30s, 5m or 3h, from {} to {}",
@@ -74,9 +77,15 @@ impl Kind {
         }
     }
 
-    /// Whether a file writes it without quotes.
-    pub(super) const fn is_number(self) -> bool {
-        matches!(self, Self::Count { .. } | Self::Seconds { .. } | Self::Cpus)
+    /// Whether a file writes `text` without quotes.
+    pub(super) fn is_bare(self, text: &str) -> bool {
+        match self {
+            Self::Count { .. } | Self::Seconds { .. } | Self::Cpus => {
+                !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+            }
+            Self::Switch => !text.is_empty(),
+            _ => false,
+        }
     }
 
     pub(super) const fn is_list(self) -> bool {
@@ -101,6 +110,7 @@ impl Kind {
             Self::UrlPath => or_allowed(text.starts_with('/') && !text.contains(char::is_whitespace)),
             Self::Words => or_allowed(words(text).is_some()),
             Self::OneOf(words) => or_allowed(words.contains(&text)),
+            Self::Switch => or_allowed(matches!(text, "true" | "false")),
             Self::Count { min, max } => {
                 or_allowed(text.parse::<u64>().is_ok_and(|n| (min..=max).contains(&n)))
             }

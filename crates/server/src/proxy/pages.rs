@@ -19,7 +19,7 @@ use super::{
     route::base_path,
     text::{Look, Words},
 };
-use crate::web::icons;
+use crate::web::{i18n::words, icons};
 
 /// How soon a page that waits is loaded again without JavaScript. Every load is held for a while, so
 /// this is not a poll.
@@ -175,7 +175,7 @@ pub(super) fn closed(
         @if let Some(archive) = archive {
             dl {
                 dt { (lang.archived_at()) } dd { (moment(archive.created_at)) }
-                dt { (lang.size()) } dd { (size(archive.size_bytes)) }
+                dt { (lang.size()) } dd { (words::bytes(archive.size_bytes)) }
             }
         }
         @if needs_choice {
@@ -239,15 +239,4 @@ pub(super) fn failed(look: Look, error: &ProxyError, id: Option<WorkspaceId>) ->
 fn moment(at: codehub_domain::Timestamp) -> Markup {
     let text = at.strftime("%Y-%m-%d %H:%M UTC").to_string();
     html! { time datetime=(at) { (text) } }
-}
-
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }

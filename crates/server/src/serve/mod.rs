@@ -2,14 +2,14 @@
 //!
 //! Start: data directory and its lock → listener → backends → first run → coordinator → requests. So
 //! whatever can go wrong with the surroundings does so before anything is touched. Stop: accept no
-//! more → end streams, finish requests (10 s) → let go of leadership. Workspaces keep running.
+//! more → end streams, finish requests (10 s) → let go of leadership → close the database. Workspaces keep running.
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
 use codehub_adapters::{bus::Event, store::Change};
-use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle};
+use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,6 +33,8 @@ pub use data_dir::{DataDir, DataDirError};
 pub(crate) use open_files::OpenFiles;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+/// Nobody waits longer for a query that somebody else is still asking.
+const STORE_CLOSE: Duration = Duration::from_secs(3);
 
 /// Serves until a signal ends it.
 ///
@@ -67,6 +69,9 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     leading.cancel();
     if let Some(coordinator) = coordinator {
         let _ = coordinator.await;
+    }
+    if timeout(STORE_CLOSE, app.store().close()).await.is_err() {
+        tracing::warn!("the database was still in use when the server ended");
     }
     tracing::info!("stopped; workspaces keep running");
     Ok(())

@@ -132,7 +132,7 @@ pub(super) fn new_from(key: ArchiveKey) -> String {
 
 fn back_to(href: &str, text: &str) -> Markup {
     html! {
-        p.crumb.break { a href=(href) { (icons::back()) (text) } }
+        p.crumb { a href=(href) { (icons::back()) (text) } }
     }
 }
 

@@ -18,13 +18,14 @@ use super::{
     view::{Form, Me, PathId, see_other_saying},
 };
 use crate::{
-    api::activity::ActivityView,
     app::App,
     service::{self, Access},
 };
 
-/// Sleep this near is worth a word at the top of the page.
-const SOON: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+/// Sleep is worth a word at the top of the page in the last fifth of the time, within these bounds: a page that
+/// warns all the time is not read, one that warns too late is no help.
+const SOON_AT_LEAST: u32 = 2 * 60;
+const SOON_AT_MOST: u32 = 10 * 60;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -65,14 +66,16 @@ async fn release(
 }
 
 /// When it sleeps, if that is soon.
-fn soon(me: &Me, activity: &ActivityView) -> Option<Timestamp> {
-    activity.sleeps_at.filter(|at| at.duration_since(me.view.now) < SOON)
+fn soon(me: &Me, detail: &Detail) -> Option<Timestamp> {
+    let ttl = detail.workspace.standby_ttl_seconds.unwrap_or(detail.policy.standby_seconds);
+    let soon = i64::from((ttl / 5).clamp(SOON_AT_LEAST, SOON_AT_MOST));
+    detail.activity.sleeps_at.filter(|at| at.duration_since(me.view.now).as_secs() < soon)
 }
 
 /// What is said at the top before a workspace goes to sleep.
 pub(super) fn banner(me: &Me, detail: &Detail) -> Markup {
     let (view, t, ws) = (&me.view, me.view.t, &detail.workspace);
-    let Some(at) = soon(me, &detail.activity).filter(|_| ws.status.phase == Phase::Running) else {
+    let Some(at) = soon(me, detail).filter(|_| ws.status.phase == Phase::Running) else {
         return html! { div #part-sleep data-part {} };
     };
     html! {
@@ -101,6 +104,11 @@ fn not_yet(me: &Me, detail: &Detail, class: &str, testid: &str) -> Markup {
 pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
     let (view, t, ws, activity) = (&me.view, me.view.t, &detail.workspace, &detail.activity);
     let runs = ws.status.phase == Phase::Running;
+    let may_snooze = ws.desired == Desired::Running && ws.owner == me.user().id;
+    // One that has never run, and is not about to, has nothing to tell.
+    if !runs && !may_snooze && activity.stopped_because.is_none() && activity.holds.is_empty() {
+        return html! { section #part-activity data-part hidden {} };
+    }
     html! {
         section #part-activity data-part .card data-testid="activity" {
             h2 { (t.activity) }
@@ -141,7 +149,7 @@ pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
                     }
                 }
             }
-            @if ws.desired == Desired::Running && ws.owner == me.user().id {
+            @if may_snooze {
                 (not_yet(me, detail, "", "snooze"))
             }
         }

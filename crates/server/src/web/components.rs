@@ -46,7 +46,10 @@ pub(super) fn progress_bar(lang: Lang, label: &str, progress: codehub_domain::Pr
             } @else {
                 progress aria-label=(label) {}
             }
-            span.progress-text { (words::progress(lang, progress)) }
+            // Before anything has moved there is nothing to count.
+            @if progress.total > 0 || progress.done > 0 {
+                span.progress-text { (words::progress(lang, progress)) }
+            }
         }
     }
 }

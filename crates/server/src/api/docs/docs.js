@@ -59,6 +59,7 @@ function operation(path, method, op, schemas) {
     const schema = (Object.values(op.requestBody.content)[0] || {}).schema || {};
     const known = schema.$ref ? schemas[nameOf(schema.$ref)] : schema;
     body.append(el("h4", {}, "Body"), fields(known || {}));
+    if (known && known.example) body.append(el("pre", {}, JSON.stringify(known.example, null, 2)));
   }
   body.append(el("h4", {}, "Answers"), table(["status", "", "body"],
     Object.entries(op.responses || {}).map(([status, r]) => [status, prose(r.description), contentOf(r.content)])));

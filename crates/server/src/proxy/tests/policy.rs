@@ -265,7 +265,7 @@ async fn pages_for_what_cannot_be_woken() {
                 (view.phase, view.desired) = (Phase::Archived, Desired::Archived);
                 view.archive_key = Some(ArchiveKey::of(id, op));
             }),
-            vec!["archived", &start, "3.0 MiB", "2026-01-02 03:04 UTC"],
+            vec!["archived", &start, "3.1 MB", "2026-01-02 03:04 UTC"],
         ),
         (
             Box::new(|view| (view.phase, view.desired) = (Phase::Pending, Desired::Standby)),

@@ -75,7 +75,7 @@ texts! {
     password_hint: "At least 8 characters.", "8자 이상 입력하세요.";
     wrong_password: "The username or the password is wrong.", "사용자 이름 또는 비밀번호가 올바르지 않습니다.";
     not_set_up_title: "Not set up yet", "아직 설정되지 않았습니다";
-    not_set_up_text: "This CodeHub has no users yet. The server printed a one-time link when it started: open that to create the administrator.", "아직 사용자가 없습니다. 서버가 시작될 때 출력한 일회용 링크를 열어 관리자를 만드세요.";
+    not_set_up_text: "This CodeHub has no users yet. The server printed a one-time link when it started: open that to create the administrator. A restart prints a new one.", "아직 사용자가 없습니다. 서버가 시작될 때 출력한 일회용 링크를 열어 관리자를 만드세요. 서버를 다시 시작하면 새 링크가 출력됩니다.";
     setup_title: "Welcome to CodeHub", "CodeHub에 오신 것을 환영합니다";
     setup_text: "Choose a name and a password for the administrator. Your first workspace comes next.", "관리자 이름과 비밀번호를 정하세요. 이어서 첫 워크스페이스를 만듭니다.";
     setup_token: "Set-up token", "설정 토큰";
@@ -144,7 +144,7 @@ texts! {
     volume_ready: "Home is on its volume", "홈 볼륨 준비";
     archive_ready: "Archive is there", "보관본 존재";
     container_ready: "IDE answers", "IDE 응답";
-    healthy: "No rule is violated", "규칙 위반 없음";
+    healthy: "Everything is in order", "이상 없음";
     archives: "Archives", "보관본";
     archives_unreachable: "The archives cannot be listed right now.", "지금은 보관본 목록을 가져올 수 없습니다.";
     no_archives: "None yet.", "아직 없습니다.";

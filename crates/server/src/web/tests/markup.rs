@@ -114,6 +114,9 @@ async fn a_row_says_what_is_under_way_and_how_far() {
     let html = row(&app, &owner, &busy, "en").0;
     assert!(html.contains("Restoring") && html.contains("<progress max=\"100\" value=\"25\""), "{html}");
     assert!(html.contains("15 seconds left") && html.contains("data-busy"), "{html}");
+    busy.status.progress = Some(Progress { done: 0, total: 0, rate: 0 });
+    let html = row(&app, &owner, &busy, "en").0;
+    assert!(html.contains("<progress aria-label") && !html.contains("0 B"), "{html}");
     let waiting = in_state(&workspace, Phase::Standby, Operation::None, Desired::Running);
     assert!(row(&app, &owner, &waiting, "en").0.contains("About to start"));
     let idle = in_state(&workspace, Phase::Running, Operation::None, Desired::Running);
