@@ -82,28 +82,28 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
     coordinator::run(context, leadership, until)
 }
 
-/// Everything that is answered.
+/// Everything that is answered in this role, but for the proxy's.
 pub fn router(app: &Arc<App>) -> Router {
-    let answered =
-        if app.config.role.answers() { api::router().merge(web::router()) } else { api::operations() };
-    Router::new()
-        .merge(answered)
-        .fallback(web::not_found)
-        .layer(middleware::from_fn(telemetry::http::observe))
-        .with_state(Arc::clone(app))
+    let answered = if app.config.role.answers() {
+        api::router().merge(web::router()).fallback(web::not_found)
+    } else {
+        api::operations()
+    };
+    answered.layer(middleware::from_fn(telemetry::http::observe)).with_state(Arc::clone(app))
 }
 
 /// The tasks that run beside the requests until the server stops.
 pub fn background(app: &Arc<App>) -> Vec<JoinHandle<()>> {
-    vec![
-        tokio::spawn(watch_changes(Arc::clone(app))),
+    let mut tasks = vec![
         tokio::spawn(sweep_sessions(Arc::clone(app))),
         tokio::spawn(telemetry::metrics::upkeep(app.shutdown.clone())),
-        tokio::spawn({
-            let app = Arc::clone(app);
-            async move { app.passwords.warm_up().await }
-        }),
-    ]
+    ];
+    if app.config.role.answers() {
+        tasks.push(tokio::spawn(watch_changes(Arc::clone(app))));
+        let app = Arc::clone(app);
+        tasks.push(tokio::spawn(async move { app.passwords.warm_up().await }));
+    }
+    tasks
 }
 
 async fn bind(config: &mut Config) -> anyhow::Result<TcpListener> {
