@@ -209,6 +209,7 @@ impl Simulation {
             settings: Arc::new(settings()),
             chance: Arc::new(Dice(self.world.clone(), self.began)),
             leading: tokio::sync::watch::Sender::new(None),
+            health: coordinator::health::Health::default(),
             decide: self.options.decide,
         };
         let leadership = Leadership::Exclusive { holder: format!("process {}", self.processes.len()) };

@@ -78,6 +78,7 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
     let mut context =
         coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
     context.leading = app.leading.clone();
+    context.health = app.health.clone();
     let leadership = coordinator::leader::Leadership::of(app.store(), api::replica_name());
     coordinator::run(context, leadership, until)
 }

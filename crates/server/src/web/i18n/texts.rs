@@ -254,6 +254,7 @@ texts! {
     does_not_lead: "does not lead", "리더 아님";
     gc: "Clean-up", "정리 작업";
     gc_normal: "works normally", "정상";
+    components_fail: "Parts of it keep failing; the log says why:", "일부 구성 요소가 계속 실패하고 있습니다. 로그를 확인하세요:";
     gc_braked: "Clean-up is halted", "정리 작업이 중단되었습니다";
     gc_braked_text: "It would delete unusually much, so it deletes nothing until an administrator lets it pass on the server:", "평소보다 훨씬 많은 데이터가 삭제될 상황이라 멈췄습니다. 관리자가 서버에서 승인해야 계속합니다:";
 }
