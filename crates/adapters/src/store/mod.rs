@@ -162,7 +162,8 @@ pub struct Page<T> {
 pub enum Due {
     /// Those with work to do: an operation under way, or a wish that is not fulfilled and may be.
     Active,
-    /// The same, plus everything RUNNING, plus this many of those looked at longest ago.
+    /// The same, plus everything RUNNING, plus this many of those looked at longest ago. Not among these:
+    /// what is deleted and gone.
     Full { also_oldest: u32 },
 }
 
@@ -349,7 +350,8 @@ pub trait Store: Send + Sync + 'static {
 
     // --- workspaces: the coordinator ---
 
-    /// Ordered by id. Deleted ones are among the oldest, too: what reappears of them is found.
+    /// Ordered by id. What is DELETED is not looked at any more: should an instance of it reappear, the
+    /// listing of all instances shows it; volumes and archives are the garbage collector's.
     async fn workspaces_due(&self, due: Due) -> Result<Reading>;
     /// Saves `next` over the row as it was `read`: compare-and-swap on revision and operation, fenced
     /// by `epoch`, with its history, in one transaction.

@@ -179,7 +179,7 @@ impl Step<'_> {
             let running = due != Due::Active && found.status.phase == Phase::Running;
             if is_active(found) || running {
                 chosen.insert(found.id, found);
-            } else {
+            } else if found.status.phase != Phase::Deleted {
                 rest.push(found);
             }
         }

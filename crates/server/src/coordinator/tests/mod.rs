@@ -1,5 +1,6 @@
 //! The coordinator as a whole, over simulated backends and a paused clock.
 
+mod deleted;
 mod panics;
 
 use std::{sync::Arc, time::Duration};
