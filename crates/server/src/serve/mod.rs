@@ -157,6 +157,11 @@ fn announce(app: &App, first_run: FirstRun) {
         FirstRun::Created(user) => {
             tracing::info!(username = user.username, "the configured administrator was created");
         }
+        FirstRun::Elsewhere => {
+            tracing::info!(
+                "there is no user yet: a server whose role is \"api\" or \"all\" prints the set-up link"
+            );
+        }
         FirstRun::Link(link) => {
             print!("{}", boxed("Open this link to create the first administrator:", link.reveal()));
         }
