@@ -146,13 +146,7 @@ pub async fn ask(
     actor: Actor,
     reason: &str,
 ) -> Result<Workspace, Denied> {
-    match app.store().workspace_ask(id, wish, app.config.limits, actor, reason).await? {
-        Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
-        Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
-        Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),
-        Asked::Refused(Refusal::NeedsRecovery) => Err(Denied::NeedsRecovery),
-        Asked::LimitReached(hit) => Err(Denied::Limit(hit)),
-    }
+    edit_and_ask(app, id, Edit::default(), wish, actor, reason).await
 }
 
 /// Edits what an owner may edit, after [`find`].
@@ -161,6 +155,28 @@ pub async fn ask(
 /// Gone meanwhile.
 pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, Denied> {
     app.store().workspace_edit(id, edit).await?.ok_or(Denied::NotFound)
+}
+
+/// Edits and asks at once: both, or nothing.
+///
+/// # Errors
+/// As [`ask`].
+pub async fn edit_and_ask(
+    app: &App,
+    id: WorkspaceId,
+    edit: Edit,
+    wish: Desired,
+    actor: Actor,
+    reason: &str,
+) -> Result<Workspace, Denied> {
+    let asked = app.store().workspace_edit_and_ask(id, edit, wish, app.config.limits, actor, reason).await?;
+    match asked {
+        Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
+        Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
+        Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),
+        Asked::Refused(Refusal::NeedsRecovery) => Err(Denied::NeedsRecovery),
+        Asked::LimitReached(hit) => Err(Denied::Limit(hit)),
+    }
 }
 
 /// How long "not yet" is.

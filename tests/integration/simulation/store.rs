@@ -228,15 +228,16 @@ impl Store for ProcessStore {
         self.shared.store.workspace_edit(id, edit).await
     }
 
-    async fn workspace_ask(
+    async fn workspace_edit_and_ask(
         &self,
         id: WorkspaceId,
+        edit: Edit,
         wish: Desired,
         limits: Limits,
         actor: Actor,
         reason: &str,
     ) -> Result<Asked> {
-        self.shared.store.workspace_ask(id, wish, limits, actor, reason).await
+        self.shared.store.workspace_edit_and_ask(id, edit, wish, limits, actor, reason).await
     }
 
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {

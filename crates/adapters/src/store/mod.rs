@@ -324,6 +324,19 @@ pub trait Store: Send + Sync + 'static {
         limits: Limits,
         actor: Actor,
         reason: &str,
+    ) -> Result<Asked> {
+        self.workspace_edit_and_ask(id, Edit::default(), wish, limits, actor, reason).await
+    }
+    /// The same, and an edit with it. One transaction and at most one revision: a wish that is refused
+    /// edits nothing; one that is already fulfilled edits all the same.
+    async fn workspace_edit_and_ask(
+        &self,
+        id: WorkspaceId,
+        edit: Edit,
+        wish: Desired,
+        limits: Limits,
+        actor: Actor,
+        reason: &str,
     ) -> Result<Asked>;
     /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
     /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become

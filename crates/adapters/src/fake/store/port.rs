@@ -114,15 +114,16 @@ impl Store for FakeStore {
         self.run("workspace_edit", |step| Ok(step.edit(id, edit)))
     }
 
-    async fn workspace_ask(
+    async fn workspace_edit_and_ask(
         &self,
         id: WorkspaceId,
+        edit: Edit,
         wish: Desired,
         limits: Limits,
         actor: Actor,
         reason: &str,
     ) -> Result<Asked> {
-        self.run("workspace_ask", |step| Ok(step.ask(id, wish, limits, actor, reason)))
+        self.run("workspace_ask", |step| Ok(step.ask(id, edit, wish, limits, actor, reason)))
     }
 
     async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {

@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub(crate) mod people;
 pub(crate) mod recovering;
 pub(crate) mod saving;
+pub(crate) mod together;
 pub(crate) mod ttls;
 
 use std::{any::Any, sync::Arc, time::Duration};
@@ -61,6 +62,7 @@ macro_rules! contract_suite {
             saving: [a_status_comes_back_as_it_was_saved, a_save_is_a_compare_and_swap,
                 a_stale_epoch_changes_nothing_anywhere, an_error_has_no_operation,
                 observing_is_no_revision, racing_saves_have_one_winner]
+            together: [an_edit_and_a_wish_are_one_step, a_refused_wish_edits_nothing]
             ttls: [expiry_is_the_rule_of_the_domain, expiry_says_why, a_start_wins_over_the_ttl,
                 activity_wins_over_the_ttl, access_only_grows, next_is_the_earliest_expiry]
         }
