@@ -135,6 +135,16 @@ pub const fn access_for(wish: Desired) -> Access {
     }
 }
 
+/// What the history says of somebody who wished for this.
+pub const fn verb(wish: Desired) -> &'static str {
+    match wish {
+        Desired::Running => "start asked for",
+        Desired::Standby => "stop asked for",
+        Desired::Archived => "archiving asked for",
+        Desired::Deleted => "deleted",
+    }
+}
+
 /// Asks for another desired state on somebody's behalf, after [`find`].
 ///
 /// # Errors

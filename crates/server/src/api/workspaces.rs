@@ -267,7 +267,8 @@ async fn delete(
 ) -> Result<StatusCode> {
     let wait = query.duration()?;
     service::find(&app, &me.user, id, Access::Manage).await?;
-    let workspace = service::ask(&app, id, Desired::Deleted, me.actor(), "deleted").await?;
+    let workspace =
+        service::ask(&app, id, Desired::Deleted, me.actor(), service::verb(Desired::Deleted)).await?;
     wait::arrived(&app, workspace, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -50,43 +50,33 @@ impl Back {
 
 type Posted = (State<Arc<App>>, Me, PathId<WorkspaceId>, Form<Back>);
 
-async fn start((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
-    let asked = ask(&app, &me, id, Desired::Running, "start asked for").await;
-    answer(&app, &back, asked, Plain::Starting)
+async fn start(posted: Posted) -> Result<Response> {
+    answer(posted, Desired::Running, Plain::Starting).await
 }
 
-async fn stop((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
-    let asked = ask(&app, &me, id, Desired::Standby, "stop asked for").await;
-    answer(&app, &back, asked, Plain::Stopping)
+async fn stop(posted: Posted) -> Result<Response> {
+    answer(posted, Desired::Standby, Plain::Stopping).await
 }
 
-async fn archive((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
-    let asked = ask(&app, &me, id, Desired::Archived, "archiving asked for").await;
-    answer(&app, &back, asked, Plain::Archiving)
+async fn archive(posted: Posted) -> Result<Response> {
+    answer(posted, Desired::Archived, Plain::Archiving).await
 }
 
-async fn ask(
-    app: &App,
-    me: &Me,
-    id: WorkspaceId,
+async fn answer(
+    (State(app), me, PathId(id), Form(back)): Posted,
     wish: Desired,
-    why: &str,
-) -> std::result::Result<Workspace, Denied> {
-    service::find(app, me.user(), id, service::access_for(wish)).await?;
-    service::ask(app, id, wish, me.actor(), why).await
-}
-
-fn answer(
-    app: &App,
-    back: &Back,
-    asked: std::result::Result<Workspace, Denied>,
     done: Plain,
 ) -> Result<Response> {
-    let flash = match asked {
+    let flash = match ask(&app, &me, id, wish).await {
         Ok(_) => done.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };
-    Ok(see_other_saying(app, back.path(), flash))
+    Ok(see_other_saying(&app, back.path(), flash))
+}
+
+async fn ask(app: &App, me: &Me, id: WorkspaceId, wish: Desired) -> std::result::Result<Workspace, Denied> {
+    service::find(app, me.user(), id, service::access_for(wish)).await?;
+    service::ask(app, id, wish, me.actor(), service::verb(wish)).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -145,7 +135,7 @@ async fn confirm_delete(
 }
 
 async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
-    match ask(&app, &me, id, Desired::Deleted, "deleted").await {
+    match ask(&app, &me, id, Desired::Deleted).await {
         Ok(_) => Ok(see_other_saying(&app, "/", Plain::Deleted)),
         Err(denied) => {
             let flash = Flash::of_refusal(denied)?;
