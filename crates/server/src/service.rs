@@ -145,6 +145,11 @@ pub const fn verb(wish: Desired) -> &'static str {
     }
 }
 
+/// What a recovery asks of the one who asks: it is an administrator's, too, but starting is not.
+pub fn access_for_recovery(desired: Option<Desired>) -> Access {
+    desired.map_or(Access::Manage, access_for)
+}
+
 /// Asks for another desired state on somebody's behalf, after [`find`].
 ///
 /// # Errors
@@ -226,11 +231,18 @@ pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Den
 }
 
 /// Recovers from ERROR, after [`find`]. An archive to go back to must be this workspace's own, and
-/// must really be there: better to refuse now than to lose the way back.
+/// must really be there: better to refuse now than to lose the way back. What is wanted stays, unless
+/// another desired state is asked for with it ([`access_for_recovery`]).
 ///
 /// # Errors
-/// Not in ERROR, a choice that is missing, or an archive that is not there.
-pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Workspace, Denied> {
+/// Not in ERROR, a choice that is missing, an archive that is not there, or over the limit.
+pub async fn recover(
+    app: &App,
+    id: WorkspaceId,
+    wish: Recovery,
+    desired: Option<Desired>,
+    actor: Actor,
+) -> Result<Workspace, Denied> {
     if let Some(key) = wish.restore_from {
         const FIELD: &str = "restore_from";
         let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
@@ -240,9 +252,10 @@ pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -
         }
         archives::existing(app, FIELD, key).await?;
     }
-    match app.store().workspace_recover(id, wish, actor).await? {
+    match app.store().workspace_recover(id, wish, desired, app.config.limits, actor).await? {
         Recovered::Recovered(workspace) => Ok(*workspace),
         Recovered::NotFound => Err(Denied::NotFound),
         Recovered::Refused(refusal) => Err(Denied::Recovery(refusal)),
+        Recovered::LimitReached(hit) => Err(Denied::Limit(hit)),
     }
 }

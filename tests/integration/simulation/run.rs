@@ -265,7 +265,7 @@ impl Simulation {
         if workspace.status.failed() {
             self.check_error(&workspace);
             self.world.note(format!("{} is recovered", short(id)));
-            self.store.workspace_recover(id, Recovery::default(), actor).await.unwrap();
+            self.store.workspace_recover(id, Recovery::default(), None, Limits::NONE, actor).await.unwrap();
             return;
         }
         let wish = if self.world.draw(60) == 0 { Desired::Deleted } else { self.pick_desired() };
@@ -398,7 +398,10 @@ impl Simulation {
             if workspace.status.failed() {
                 self.check_error(&workspace);
                 let actor = Actor::User(self.owner);
-                self.store.workspace_recover(*id, Recovery::default(), actor).await.unwrap();
+                self.store
+                    .workspace_recover(*id, Recovery::default(), None, Limits::NONE, actor)
+                    .await
+                    .unwrap();
             }
         }
     }

@@ -133,6 +133,8 @@ pub enum Recovered {
     Recovered(Box<Workspace>),
     NotFound,
     Refused(RecoveryRefusal),
+    /// It was to run from now on, and there is no place.
+    LimitReached(LimitHit),
 }
 
 /// Which workspaces a list shows.
@@ -340,8 +342,16 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Asked>;
     /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
     /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
-    /// the home: `Refused(BeingDeleted)`.
-    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
+    /// the home: `Refused(BeingDeleted)`. The desired state stays, unless another one is asked for with it,
+    /// by the same rule as in [`Store::workspace_ask`]: both, or nothing.
+    async fn workspace_recover(
+        &self,
+        id: WorkspaceId,
+        wish: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Recovered>;
     /// A lease that keeps it awake: [`codehub_domain::ttl`] counts it as activity until it ends. `None`
     /// where the workspace does not exist (any more).
     async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>>;

@@ -79,8 +79,15 @@ macro_rules! sql_port {
                 timed("workspace_ask", ask::ask(self, id, edit, wish, limits, actor, reason)).await
             }
 
-            async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
-                timed("workspace_recover", recover::recover(self, id, wish, actor)).await
+            async fn workspace_recover(
+                &self,
+                id: WorkspaceId,
+                wish: Recovery,
+                desired: Option<Desired>,
+                limits: Limits,
+                actor: Actor,
+            ) -> Result<Recovered> {
+                timed("workspace_recover", recover::recover(self, id, wish, desired, limits, actor)).await
             }
 
             async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {

@@ -12,15 +12,11 @@ use super::{
     error::{ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
     fields,
-    view::WorkspaceView,
+    view::{DesiredName, WorkspaceView},
     wait::{self, WaitQuery},
     workspaces::view,
 };
-use crate::{
-    app::App,
-    auth::Identity,
-    service::{self, Access},
-};
+use crate::{app::App, auth::Identity, service};
 
 #[derive(OpenApi)]
 #[openapi(paths(start, stop, archive, recover))]
@@ -119,18 +115,24 @@ struct RecoverBody {
     /// Give up what is lost (or, with `restore_from`, what is newer).
     #[serde(default)]
     accept_data_loss: bool,
+    /// What it is to be from now on: RUNNING (the owner only), STANDBY or ARCHIVED. As it was, unless said.
+    #[serde(default)]
+    #[schema(value_type = Option<DesiredName>)]
+    desired_state: Option<String>,
 }
 
 /// Recover
 ///
-/// Clears the error and lets reality decide again; desired_state stays. A lost home needs a choice:
-/// `restore_from` or `accept_data_loss`. The owner or an administrator.
+/// Clears the error and lets reality decide again; desired_state stays, unless another one is asked for with it:
+/// all of it, or nothing. A lost home needs a choice: `restore_from` or `accept_data_loss`. The owner or an
+/// administrator.
 #[utoipa::path(post, path = "/workspaces/{id}/recover", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = RecoverBody, responses(
     (status = 202, description = "Recovering; with `wait`, where it has come to", body = WorkspaceView),
-    (status = 400, description = "INVALID_REQUEST: no such archive", body = ErrorBody),
+    (status = 400, description = "INVALID_REQUEST: no such archive, no such state", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: not in ERROR, or a choice is missing (the message names the ways out)", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: it was to run, and `details.running` lists one's own running workspaces", body = ErrorBody),
 ))]
 async fn recover(
     State(app): State<Arc<App>>,
@@ -144,7 +146,8 @@ async fn recover(
         restore_from: fields::archive_key("restore_from", body.restore_from.as_deref())?,
         accept_data_loss: body.accept_data_loss,
     };
-    service::find(&app, &me.user, id, Access::Manage).await?;
-    let workspace = service::recover(&app, id, wish, me.actor()).await?;
+    let desired = body.desired_state.as_deref().map(fields::desired_state).transpose()?;
+    service::find(&app, &me.user, id, service::access_for_recovery(desired)).await?;
+    let workspace = service::recover(&app, id, wish, desired, me.actor()).await?;
     accepted(&app, &me, workspace, wait).await
 }

@@ -87,6 +87,8 @@ struct RecoverForm {
     restore_from: String,
     /// A ticked box sends `yes`.
     accept_data_loss: String,
+    /// What it is to be from now on; empty leaves it.
+    desired_state: String,
 }
 
 async fn recover(
@@ -95,7 +97,9 @@ async fn recover(
     PathId(id): PathId<WorkspaceId>,
     Form(form): Form<RecoverForm>,
 ) -> Result<Response> {
-    service::find(&app, me.user(), id, Access::Manage).await?;
+    // Only our own buttons send one, and none of them deletes.
+    let desired = form.desired_state.parse().ok().filter(|desired| *desired != Desired::Deleted);
+    service::find(&app, me.user(), id, service::access_for_recovery(desired)).await?;
     let own = format!("/workspaces/{id}");
     let there = forms::local_path(&form.back).unwrap_or(&own);
     let restore_from = match form.restore_from.as_str() {
@@ -106,7 +110,7 @@ async fn recover(
         },
     };
     let wish = Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes" };
-    let flash = match service::recover(&app, id, wish, me.actor()).await {
+    let flash = match service::recover(&app, id, wish, desired, me.actor()).await {
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };

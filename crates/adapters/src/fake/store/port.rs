@@ -126,8 +126,15 @@ impl Store for FakeStore {
         self.run("workspace_ask", |step| Ok(step.ask(id, edit, wish, limits, actor, reason)))
     }
 
-    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
-        self.run("workspace_recover", |step| Ok(step.recover(id, wish, actor)))
+    async fn workspace_recover(
+        &self,
+        id: WorkspaceId,
+        wish: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Recovered> {
+        self.run("workspace_recover", |step| Ok(step.recover(id, wish, desired, limits, actor)))
     }
 
     async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {

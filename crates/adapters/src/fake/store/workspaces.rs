@@ -14,8 +14,9 @@ use codehub_domain::{
 
 use super::Step;
 use crate::store::{
-    Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading, Recovered,
-    Result, Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change, ttl_reason, values,
+    ASKED_WITH_RECOVERY, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page,
+    Reading, Recovered, Result, Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change,
+    ttl_reason, values,
 };
 
 impl Step<'_> {
@@ -126,7 +127,14 @@ impl Step<'_> {
         Asked::Changed(Box::new(after))
     }
 
-    pub(super) fn recover(&mut self, id: WorkspaceId, wanted: Recovery, actor: Actor) -> Recovered {
+    pub(super) fn recover(
+        &mut self,
+        id: WorkspaceId,
+        wanted: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Recovered {
         let Some(mut workspace) =
             self.state.workspaces.get(&id).filter(|found| found.deleted_at.is_none()).cloned()
         else {
@@ -144,12 +152,22 @@ impl Step<'_> {
         {
             return Recovered::Refused(RecoveryRefusal::BeingDeleted);
         }
+        // Checked first: nothing happens by halves.
+        if desired == Some(Desired::Running)
+            && workspace.desired != Desired::Running
+            && let Some(hit) = self.limit_hit(&workspace, limits)
+        {
+            return Recovered::LimitReached(hit);
+        }
         touch(&mut workspace, self.now);
         self.append(id, &[values::granted_entry(&workspace, actor, &recovery_reason(wanted))]);
         self.tell(Change::Updated { workspace: id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(id, workspace.clone());
-        Recovered::Recovered(Box::new(workspace))
+        if let Some(desired) = desired {
+            self.ask(id, Edit::default(), desired, limits, actor, ASKED_WITH_RECOVERY);
+        }
+        Recovered::Recovered(Box::new(self.state.workspaces.get(&id).cloned().unwrap_or(workspace)))
     }
 
     pub(super) fn history_page(
