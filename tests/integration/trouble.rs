@@ -124,10 +124,13 @@ async fn a_full_disk_is_said_and_loses_nothing() {
     assert!(message.contains("no space left"), "{message}");
     assert_eq!(std::fs::read(home.join("noise")).unwrap(), bytes, "the home is untouched");
 
-    // Somebody makes room by shrinking the home, and asks again.
+    // Its owner goes in, makes room by shrinking the home, and asks again.
+    let wish = serde_json::json!({ "desired_state": "RUNNING" });
+    let (status, body) = server.post(&format!("/workspaces/{id}/recover?wait=30"), wish).await;
+    assert_eq!(status, 202, "{body}");
+    server.until_phase(&id, "RUNNING").await;
     std::fs::write(home.join("noise"), &bytes[..1 << 20]).unwrap();
-    let (status, body) =
-        server.post(&format!("/workspaces/{id}/recover?wait=30"), serde_json::json!({})).await;
+    let (status, body) = server.post(&format!("/workspaces/{id}/archive"), serde_json::json!({})).await;
     assert_eq!(status, 202, "{body}");
     server.until_phase(&id, "ARCHIVED").await;
 }

@@ -7,7 +7,10 @@ use codehub_domain::{Epoch, UserId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{activity::Activity, api::Feeds, auth::password::Passwords, config::Config, idle::Rules};
+use crate::{
+    activity::Activity, api::Feeds, auth::password::Passwords, config::Config, coordinator::health::Health,
+    idle::Rules,
+};
 
 /// The ports, as configured.
 #[derive(Clone)]
@@ -29,6 +32,8 @@ pub struct App {
     pub passwords: Passwords,
     /// The epoch while this process leads; written by the coordinator, shown by `/api/v1/system`.
     pub leading: watch::Sender<Option<Epoch>>,
+    /// How the coordinator's components do while it leads.
+    pub health: Health,
     /// Users whose sessions, tokens or account changed: whoever holds something open for one of them
     /// asks again whether they may (`None`: everybody's may have). Fed by [`crate::serve::watch_changes`].
     pub access_changed: broadcast::Sender<Option<UserId>>,
@@ -48,6 +53,7 @@ impl App {
             backends,
             passwords: Passwords::default(),
             leading: watch::Sender::new(None),
+            health: Health::default(),
             access_changed: broadcast::Sender::new(64),
             feeds: Feeds::default(),
             shutdown: CancellationToken::new(),

@@ -135,6 +135,21 @@ pub const fn access_for(wish: Desired) -> Access {
     }
 }
 
+/// What the history says of somebody who wished for this.
+pub const fn verb(wish: Desired) -> &'static str {
+    match wish {
+        Desired::Running => "start asked for",
+        Desired::Standby => "stop asked for",
+        Desired::Archived => "archiving asked for",
+        Desired::Deleted => "deleted",
+    }
+}
+
+/// What a recovery asks of the one who asks: it is an administrator's, too, but starting is not.
+pub fn access_for_recovery(desired: Option<Desired>) -> Access {
+    desired.map_or(Access::Manage, access_for)
+}
+
 /// Asks for another desired state on somebody's behalf, after [`find`].
 ///
 /// # Errors
@@ -146,13 +161,7 @@ pub async fn ask(
     actor: Actor,
     reason: &str,
 ) -> Result<Workspace, Denied> {
-    match app.store().workspace_ask(id, wish, app.config.limits, actor, reason).await? {
-        Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
-        Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
-        Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),
-        Asked::Refused(Refusal::NeedsRecovery) => Err(Denied::NeedsRecovery),
-        Asked::LimitReached(hit) => Err(Denied::Limit(hit)),
-    }
+    edit_and_ask(app, id, Edit::default(), wish, actor, reason).await
 }
 
 /// Edits what an owner may edit, after [`find`].
@@ -161,6 +170,28 @@ pub async fn ask(
 /// Gone meanwhile.
 pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, Denied> {
     app.store().workspace_edit(id, edit).await?.ok_or(Denied::NotFound)
+}
+
+/// Edits and asks at once: both, or nothing.
+///
+/// # Errors
+/// As [`ask`].
+pub async fn edit_and_ask(
+    app: &App,
+    id: WorkspaceId,
+    edit: Edit,
+    wish: Desired,
+    actor: Actor,
+    reason: &str,
+) -> Result<Workspace, Denied> {
+    let asked = app.store().workspace_edit_and_ask(id, edit, wish, app.config.limits, actor, reason).await?;
+    match asked {
+        Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
+        Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
+        Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),
+        Asked::Refused(Refusal::NeedsRecovery) => Err(Denied::NeedsRecovery),
+        Asked::LimitReached(hit) => Err(Denied::Limit(hit)),
+    }
 }
 
 /// How long "not yet" is.
@@ -200,11 +231,18 @@ pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Den
 }
 
 /// Recovers from ERROR, after [`find`]. An archive to go back to must be this workspace's own, and
-/// must really be there: better to refuse now than to lose the way back.
+/// must really be there: better to refuse now than to lose the way back. What is wanted stays, unless
+/// another desired state is asked for with it ([`access_for_recovery`]).
 ///
 /// # Errors
-/// Not in ERROR, a choice that is missing, or an archive that is not there.
-pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Workspace, Denied> {
+/// Not in ERROR, a choice that is missing, an archive that is not there, or over the limit.
+pub async fn recover(
+    app: &App,
+    id: WorkspaceId,
+    wish: Recovery,
+    desired: Option<Desired>,
+    actor: Actor,
+) -> Result<Workspace, Denied> {
     if let Some(key) = wish.restore_from {
         const FIELD: &str = "restore_from";
         let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
@@ -214,9 +252,10 @@ pub async fn recover(app: &App, id: WorkspaceId, wish: Recovery, actor: Actor) -
         }
         archives::existing(app, FIELD, key).await?;
     }
-    match app.store().workspace_recover(id, wish, actor).await? {
+    match app.store().workspace_recover(id, wish, desired, app.config.limits, actor).await? {
         Recovered::Recovered(workspace) => Ok(*workspace),
         Recovered::NotFound => Err(Denied::NotFound),
         Recovered::Refused(refusal) => Err(Denied::Recovery(refusal)),
+        Recovered::LimitReached(hit) => Err(Denied::Limit(hit)),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use codehub_adapters::store::Saved;
+use codehub_domain::{ErrorReason, Failure, Phase, user::Role};
+use serde_json::{Value, json};
 
 use super::TestApp;
 
@@ -98,7 +100,7 @@ async fn the_limit_lists_ones_own_running_workspaces_only() {
     let app =
         TestApp::with(&[("limits.max_running_per_user", "1"), ("limits.max_running_global", "2")]).await;
     let ann = app.ann().await;
-    let bob = app.person("bob", codehub_domain::user::Role::User).await;
+    let bob = app.person("bob", Role::User).await;
     let first = app.workspace(&ann, "first", "RUNNING").await;
     let asleep = app.workspace(&ann, "asleep", "STANDBY").await;
     let refused = app.post(&ann, "/workspaces", json!({ "name": "second" })).await;
@@ -109,7 +111,7 @@ async fn the_limit_lists_ones_own_running_workspaces_only() {
         .await
         .error(429, "LIMIT_EXCEEDED");
     app.workspace(&bob, "bob's", "RUNNING").await;
-    let carl = app.person("carl", codehub_domain::user::Role::User).await;
+    let carl = app.person("carl", Role::User).await;
     let refused = app.post(&carl, "/workspaces", json!({ "name": "none left" })).await;
     assert_eq!(refused.body["error"]["details"]["running"], json!([]), "never somebody else's");
     refused.error(429, "LIMIT_EXCEEDED");
@@ -146,7 +148,7 @@ async fn recovery_is_for_errors_and_its_archive_must_exist() {
 async fn a_workspace_is_made_from_an_archive_of_ones_own() {
     let app = TestApp::start().await;
     let ann = app.ann().await;
-    let bob = app.person("bob", codehub_domain::user::Role::User).await;
+    let bob = app.person("bob", Role::User).await;
     let source = app.workspace(&ann, "source", "ARCHIVED").await;
     let key = app.get(&ann, &format!("/workspaces/{source}")).await.is(200)["archive_key"].clone();
     let no_such_key = format!("{source}/{}/home.tar.zst", uuid::Uuid::now_v7());
@@ -174,7 +176,7 @@ async fn a_workspace_is_made_from_an_archive_of_ones_own() {
     ] {
         app.get(&ann, &format!("/workspaces/{missing}/files")).await.error(404, "NOT_FOUND");
     }
-    let admin = app.person("root", codehub_domain::user::Role::Admin).await;
+    let admin = app.person("root", Role::Admin).await;
     for who in [&bob, &admin] {
         app.get(who, &format!("{inside}/files")).await.error(403, "FORBIDDEN");
         app.get(who, &format!("{inside}/file?path=x")).await.error(403, "FORBIDDEN");
@@ -186,4 +188,60 @@ async fn a_workspace_is_made_from_an_archive_of_ones_own() {
     let own = app.post(&ann, &format!("{path}/archive?wait=20"), json!({})).await.is(202);
     assert_eq!(own["phase"], "ARCHIVED");
     assert_ne!(own["archive_key"], key, "its own archive from now on");
+}
+
+/// Puts a workspace into ERROR, as a coordinator would; ours has stopped.
+async fn failed(app: &TestApp, id: &str) {
+    app.leading.cancel();
+    let store = app.app.store();
+    let epoch = store.epoch_take("test").await.unwrap();
+    let workspace = store.workspace_get(id.parse().unwrap()).await.unwrap().unwrap();
+    let mut status = workspace.status.clone();
+    status.phase = Phase::Error;
+    status.error = Some(Failure::new(ErrorReason::RetryExceeded, "the store is full"));
+    let saved = store.workspace_save(epoch, &workspace, &status, &[]).await.unwrap();
+    assert!(matches!(saved, Saved::Saved(_)), "{saved:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recovery_may_ask_for_another_state() {
+    let app = TestApp::with(&[("limits.max_running_per_user", "1")]).await;
+    let ann = app.ann().await;
+    let root = app.person("root", Role::Admin).await;
+    let id = app.workspace(&ann, "too large", "STANDBY").await;
+    app.workspace(&ann, "in the way", "RUNNING").await;
+    let bob = app.person("bob", Role::User).await;
+    let of_bob = app.workspace(&bob, "too large as well", "STANDBY").await;
+    failed(&app, &id).await;
+    let path = format!("/workspaces/{id}/recover");
+    for state in ["DELETED", "PENDING", "running"] {
+        let message =
+            app.post(&ann, &path, json!({ "desired_state": state })).await.error(400, "INVALID_REQUEST");
+        assert!(message.contains("desired_state"), "{message}");
+    }
+    app.post(&root, &path, json!({ "desired_state": "RUNNING" })).await.error(403, "FORBIDDEN");
+    app.post(&ann, &path, json!({ "desired_state": "RUNNING" })).await.error(429, "LIMIT_EXCEEDED");
+    let still = app.get(&ann, &format!("/workspaces/{id}")).await.is(200);
+    assert_eq!(
+        (&still["error"]["reason"], &still["desired_state"]),
+        (&json!("RetryExceeded"), &json!("STANDBY"))
+    );
+
+    app.post(&root, &path, json!({ "desired_state": "ARCHIVED" })).await.is(202);
+    failed(&app, &id).await;
+    let stays = app.post(&ann, &path, json!({})).await.is(202);
+    assert_eq!(
+        (&stays["desired_state"], &stays["error"]),
+        (&json!("ARCHIVED"), &Value::Null),
+        "unless asked"
+    );
+
+    failed(&app, &of_bob).await;
+    let goes =
+        app.post(&bob, &format!("/workspaces/{of_bob}/recover"), json!({ "desired_state": "RUNNING" })).await;
+    let goes = goes.is(202);
+    assert_eq!((&goes["desired_state"], &goes["error"]), (&json!("RUNNING"), &Value::Null));
+    let history = app.get(&bob, &format!("/workspaces/{of_bob}/history")).await.is(200);
+    let reasons: Vec<_> = (0..2).map(|n| history["items"][n]["reason"].clone()).collect();
+    assert_eq!(reasons, ["asked for with the recovery", "recovery asked for"]);
 }

@@ -88,7 +88,8 @@ async fn machines_are_told_how_it_goes() {
     assert_eq!(get("/healthz").await.is(200), "ok\n");
     let ready = get("/readyz").await.is(200);
     assert_eq!((&ready["ready"], &ready["dependencies"]["store"]["ok"]), (&json!(true), &json!(true)));
-    assert_eq!(ready["dependencies"].as_object().unwrap().len(), 5);
+    assert_eq!(ready["dependencies"].as_object().unwrap().len(), 6);
+    assert_eq!(ready["dependencies"]["coordinator"]["ok"], true);
     let metrics = get("/metrics").await.is(200);
     let metrics = metrics.as_str().unwrap();
     assert!(metrics.contains("codehub_http_request_duration_seconds_bucket"), "{metrics}");

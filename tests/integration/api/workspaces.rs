@@ -85,8 +85,11 @@ async fn an_owner_edits_and_null_goes_back_to_the_default() {
     assert_eq!((&edited["archive_ttl_seconds"], &edited["standby_ttl_seconds"]), (&json!(null), &json!(0)));
     assert_eq!(edited["name"], "two", "what is not said stays");
     app.patch(&ann, &path, json!({ "phase": "RUNNING" })).await.error(400, "INVALID_REQUEST");
-    let started =
-        app.patch(&ann, &format!("{path}?wait=20"), json!({ "desired_state": "RUNNING" })).await.is(200);
+    let started = app
+        .patch(&ann, &format!("{path}?wait=20"), json!({ "desired_state": "RUNNING", "memo": "both" }))
+        .await
+        .is(200);
+    assert_eq!(started["memo"], "both", "one request, one step");
     assert_eq!(started["phase"], "RUNNING");
 }
 

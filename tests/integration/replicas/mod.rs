@@ -3,6 +3,7 @@
 
 mod backup;
 mod failover;
+mod first_run;
 mod outages;
 mod restarts;
 mod servers;

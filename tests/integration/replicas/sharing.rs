@@ -130,11 +130,28 @@ async fn roles_divide_the_work() {
     assert_eq!(status, StatusCode::CREATED);
     let coordinator = cluster.setup(&cluster.url).env("CODEHUB_ROLE", "coordinator");
     cluster.add_with(coordinator).await;
-    cluster.servers[0].until_arrived(made["id"].as_str().unwrap()).await;
-    let (status, _) = cluster.servers[1].post("/workspaces", json!({ "name": "no" })).await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "a coordinator answers no one");
+    let id = made["id"].as_str().unwrap();
+    cluster.servers[0].until_arrived(id).await;
+
+    let path = format!("/w/{id}/");
+    let (status, text) = asked(&cluster.servers[0], &path).await;
+    assert_eq!(status, StatusCode::OK, "who answers proxies, too: {text}");
+    for path in [&path, "/w/x", "/", "/login", "/setup", "/api/v1/workspaces", "/api/docs", "/nothing"] {
+        let (status, text) = asked(&cluster.servers[1], path).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "a coordinator answers no one: {path}");
+        assert!(text.contains("only coordinates") && text.contains("NOT_FOUND"), "{path}: {text}");
+    }
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(asked(&cluster.servers[1], path).await.0, StatusCode::OK, "{path}");
+    }
     let system = cluster.servers[0].get("/system").await;
     let roles: Vec<_> = system["replicas"].as_array().unwrap().iter().map(|it| it["role"].clone()).collect();
     assert_eq!(roles, [json!("api"), json!("coordinator")]);
     assert_eq!(system["replicas"][1]["leads"], true);
+}
+
+/// What the owner gets there.
+async fn asked(server: &Server, path: &str) -> (StatusCode, String) {
+    let answer = server.client.get(server.url(path)).bearer_auth(&server.token).send().await.unwrap();
+    (answer.status(), answer.text().await.unwrap())
 }

@@ -209,6 +209,7 @@ impl Simulation {
             settings: Arc::new(settings()),
             chance: Arc::new(Dice(self.world.clone(), self.began)),
             leading: tokio::sync::watch::Sender::new(None),
+            health: coordinator::health::Health::default(),
             decide: self.options.decide,
         };
         let leadership = Leadership::Exclusive { holder: format!("process {}", self.processes.len()) };
@@ -264,7 +265,7 @@ impl Simulation {
         if workspace.status.failed() {
             self.check_error(&workspace);
             self.world.note(format!("{} is recovered", short(id)));
-            self.store.workspace_recover(id, Recovery::default(), actor).await.unwrap();
+            self.store.workspace_recover(id, Recovery::default(), None, Limits::NONE, actor).await.unwrap();
             return;
         }
         let wish = if self.world.draw(60) == 0 { Desired::Deleted } else { self.pick_desired() };
@@ -397,7 +398,10 @@ impl Simulation {
             if workspace.status.failed() {
                 self.check_error(&workspace);
                 let actor = Actor::User(self.owner);
-                self.store.workspace_recover(*id, Recovery::default(), actor).await.unwrap();
+                self.store
+                    .workspace_recover(*id, Recovery::default(), None, Limits::NONE, actor)
+                    .await
+                    .unwrap();
             }
         }
     }

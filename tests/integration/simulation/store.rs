@@ -228,19 +228,27 @@ impl Store for ProcessStore {
         self.shared.store.workspace_edit(id, edit).await
     }
 
-    async fn workspace_ask(
+    async fn workspace_edit_and_ask(
         &self,
         id: WorkspaceId,
+        edit: Edit,
         wish: Desired,
         limits: Limits,
         actor: Actor,
         reason: &str,
     ) -> Result<Asked> {
-        self.shared.store.workspace_ask(id, wish, limits, actor, reason).await
+        self.shared.store.workspace_edit_and_ask(id, edit, wish, limits, actor, reason).await
     }
 
-    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
-        self.shared.store.workspace_recover(id, wish, actor).await
+    async fn workspace_recover(
+        &self,
+        id: WorkspaceId,
+        wish: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Recovered> {
+        self.shared.store.workspace_recover(id, wish, desired, limits, actor).await
     }
 
     async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {

@@ -57,6 +57,12 @@ impl Setup {
         self
     }
 
+    /// As if it had never been set.
+    pub fn without(mut self, name: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self
+    }
+
     fn set(&mut self, name: &str, value: &str) {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.into(), value.into()));

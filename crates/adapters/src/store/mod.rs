@@ -133,6 +133,8 @@ pub enum Recovered {
     Recovered(Box<Workspace>),
     NotFound,
     Refused(RecoveryRefusal),
+    /// It was to run from now on, and there is no place.
+    LimitReached(LimitHit),
 }
 
 /// Which workspaces a list shows.
@@ -162,7 +164,8 @@ pub struct Page<T> {
 pub enum Due {
     /// Those with work to do: an operation under way, or a wish that is not fulfilled and may be.
     Active,
-    /// The same, plus everything RUNNING, plus this many of those looked at longest ago.
+    /// The same, plus everything RUNNING, plus this many of those looked at longest ago. Not among these:
+    /// what is deleted and gone.
     Full { also_oldest: u32 },
 }
 
@@ -325,11 +328,32 @@ pub trait Store: Send + Sync + 'static {
         limits: Limits,
         actor: Actor,
         reason: &str,
+    ) -> Result<Asked> {
+        self.workspace_edit_and_ask(id, Edit::default(), wish, limits, actor, reason).await
+    }
+    /// The same, and an edit with it. One transaction and at most one revision: a wish that is refused
+    /// edits nothing; one that is already fulfilled edits all the same.
+    async fn workspace_edit_and_ask(
+        &self,
+        id: WorkspaceId,
+        edit: Edit,
+        wish: Desired,
+        limits: Limits,
+        actor: Actor,
+        reason: &str,
     ) -> Result<Asked>;
     /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
     /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
-    /// the home: `Refused(BeingDeleted)`.
-    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered>;
+    /// the home: `Refused(BeingDeleted)`. The desired state stays, unless another one is asked for with it,
+    /// by the same rule as in [`Store::workspace_ask`]: both, or nothing.
+    async fn workspace_recover(
+        &self,
+        id: WorkspaceId,
+        wish: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Recovered>;
     /// A lease that keeps it awake: [`codehub_domain::ttl`] counts it as activity until it ends. `None`
     /// where the workspace does not exist (any more).
     async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>>;
@@ -351,7 +375,8 @@ pub trait Store: Send + Sync + 'static {
 
     // --- workspaces: the coordinator ---
 
-    /// Ordered by id. Deleted ones are among the oldest, too: what reappears of them is found.
+    /// Ordered by id. What is DELETED is not looked at any more: should an instance of it reappear, the
+    /// listing of all instances shows it; volumes and archives are the garbage collector's.
     async fn workspaces_due(&self, due: Due) -> Result<Reading>;
     /// Saves `next` over the row as it was `read`: compare-and-swap on revision and operation, fenced
     /// by `epoch`, with its history, in one transaction.

@@ -71,19 +71,27 @@ macro_rules! sql_port {
                 timed("workspace_edit", workspaces::edit(self, id, edit)).await
             }
 
-            async fn workspace_ask(
+            async fn workspace_edit_and_ask(
                 &self,
                 id: WorkspaceId,
+                edit: Edit,
                 wish: Desired,
                 limits: Limits,
                 actor: Actor,
                 reason: &str,
             ) -> Result<Asked> {
-                timed("workspace_ask", ask::ask(self, id, wish, limits, actor, reason)).await
+                timed("workspace_ask", ask::ask(self, id, edit, wish, limits, actor, reason)).await
             }
 
-            async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
-                timed("workspace_recover", recover::recover(self, id, wish, actor)).await
+            async fn workspace_recover(
+                &self,
+                id: WorkspaceId,
+                wish: Recovery,
+                desired: Option<Desired>,
+                limits: Limits,
+                actor: Actor,
+            ) -> Result<Recovered> {
+                timed("workspace_recover", recover::recover(self, id, wish, desired, limits, actor)).await
             }
 
             async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {

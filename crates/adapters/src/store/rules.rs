@@ -67,6 +67,9 @@ pub(crate) fn recovery_reason(wish: Recovery) -> String {
     }
 }
 
+/// What the history says about a desired state that was asked for with the recovery.
+pub(crate) const ASKED_WITH_RECOVERY: &str = "asked for with the recovery";
+
 /// What the history says about the beginning of a workspace.
 pub(crate) fn creation_reason(from_archive: Option<ArchiveKey>) -> String {
     from_archive.map_or_else(|| "created".into(), |key| format!("created from archive {key}"))

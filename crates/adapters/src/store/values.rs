@@ -50,18 +50,21 @@ pub(crate) fn created_entry(from_archive: Option<ArchiveKey>, actor: Actor) -> T
     }
 }
 
-/// The row once `wish` has been granted.
-pub(crate) fn granted(mut workspace: Workspace, wish: Desired, now: Timestamp) -> Workspace {
-    workspace.desired = wish;
-    workspace.desired_changed_at = now;
-    workspace.updated_at = now;
-    workspace.revision += 1;
-    match wish {
-        Desired::Running => workspace.last_access_at = workspace.last_access_at.max(now),
-        Desired::Deleted => workspace.deleted_at = Some(now),
-        Desired::Standby | Desired::Archived => {}
+/// The row once `wish` has been granted, or was wanted already, and the edit is made. Wanting what already
+/// runs is activity, and that alone is no revision.
+pub(crate) fn granted(before: &Workspace, edit: Edit, wish: Desired, now: Timestamp) -> Workspace {
+    let mut after = edited(before, edit, now).unwrap_or_else(|| before.clone());
+    if wish == Desired::Running {
+        after.last_access_at = after.last_access_at.max(now);
     }
-    workspace
+    if before.desired != wish {
+        after.desired = wish;
+        after.desired_changed_at = now;
+        after.deleted_at = (wish == Desired::Deleted).then_some(now);
+        after.updated_at = now;
+        after.revision = before.revision + 1;
+    }
+    after
 }
 
 /// A line of history about what somebody wants: the phase stays what it is.

@@ -143,10 +143,15 @@ impl Inner {
             fs::write(&marker, MARKER_TEXT)?;
             fs::File::open(&marker)?.sync_all()?;
             sync_dir(&fresh)?;
-            fs::rename(&fresh, &self.homes)?;
+            match fs::rename(&fresh, &self.homes) {
+                // Another process that shares the data directory was first.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => fs::remove_dir_all(&fresh)?,
+                renamed => renamed?,
+            }
             sync_dir(&self.data_dir)
         };
-        make().map_err(|error| failed("make", &self.homes, &error))
+        make().map_err(|error| failed("make", &self.homes, &error))?;
+        self.check_marker()
     }
 
     fn check_marker(&self) -> Result<()> {

@@ -173,3 +173,19 @@ async fn a_file_in_the_way_is_said_so() {
     let error = place.volumes.create(&key(2)).await.unwrap_err().to_string();
     assert!(error.contains("not a directory"), "{error}");
 }
+
+/// Several servers share a data directory, and start at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_make_it_at_once() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let places: Vec<_> = (0..8).map(|_| DirectoryVolumes::new(dir.path())).collect();
+        for prepared in futures::future::join_all(places.iter().map(DirectoryVolumes::prepare)).await {
+            prepared.unwrap();
+        }
+        let left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["homes"], "and nothing is left of those who came second");
+        places[0].ping().await.unwrap();
+    }
+}

@@ -1,26 +1,22 @@
 //! What one asks of a workspace: start, stop, archive, recover.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, Router, extract::State, routing::post};
-use codehub_domain::{Desired, WorkspaceId, recovery::Recovery};
+use codehub_domain::{Desired, Workspace, WorkspaceId, recovery::Recovery};
 use http::StatusCode;
 use serde::Deserialize;
-use utoipa::{OpenApi, ToSchema};
+use utoipa::{IntoResponses, OpenApi, ToSchema};
 
 use super::{
     error::{ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
     fields,
-    view::WorkspaceView,
+    view::{DesiredName, WorkspaceView},
     wait::{self, WaitQuery},
     workspaces::view,
 };
-use crate::{
-    app::App,
-    auth::Identity,
-    service::{self, Access},
-};
+use crate::{app::App, auth::Identity, service};
 
 #[derive(OpenApi)]
 #[openapi(paths(start, stop, archive, recover))]
@@ -41,17 +37,44 @@ type Answer = Result<(StatusCode, Json<WorkspaceView>)>;
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
+/// Who asks, for which workspace, and how long they wait: all that these three are told.
+type Asked = (
+    State<Arc<App>>,
+    CurrentUser,
+    PathId<WorkspaceId>,
+    extract::Params<WaitQuery>,
+    extract::OptionalJson<Nothing>,
+);
+
+/// What they answer, for the documentation.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "describes answers, and is none")]
+enum Wanted {
+    /// Wanted; with `wait`, where it has come to
+    #[response(status = 202)]
+    Accepted(Box<WorkspaceView>),
+    /// FORBIDDEN: somebody else's
+    #[response(status = 403)]
+    Forbidden(ErrorBody),
+    /// NOT_FOUND
+    #[response(status = 404)]
+    NotFound(ErrorBody),
+    /// INVALID_STATE: an operation is under way, or ERROR
+    #[response(status = 409)]
+    InvalidState(ErrorBody),
+}
+
 async fn ask(
-    app: &App,
-    me: &Identity,
-    id: WorkspaceId,
+    (State(app), CurrentUser(me), PathId(id), extract::Params(wait), _): Asked,
     wish: Desired,
-    why: &str,
-    wait: &WaitQuery,
 ) -> Answer {
     let wait = wait.duration()?;
-    service::find(app, &me.user, id, service::access_for(wish)).await?;
-    let workspace = service::ask(app, id, wish, me.actor(), why).await?;
+    service::find(&app, &me.user, id, service::access_for(wish)).await?;
+    let workspace = service::ask(&app, id, wish, me.actor(), service::verb(wish)).await?;
+    accepted(&app, &me, workspace, wait).await
+}
+
+async fn accepted(app: &App, me: &Identity, workspace: Workspace, wait: Duration) -> Answer {
     let workspace = wait::arrived(app, workspace, wait).await?;
     Ok((StatusCode::ACCEPTED, Json(view(app, &me.user, &workspace).await?)))
 }
@@ -60,58 +83,27 @@ async fn ask(
 ///
 /// desired_state RUNNING. Counts as activity, also when it is already wanted. The owner only.
 #[utoipa::path(post, path = "/workspaces/{id}/start", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
-    (status = 202, description = "Wanted; with `wait`, where it has come to", body = WorkspaceView),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
-    (status = 404, description = "NOT_FOUND", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
+    Wanted,
     (status = 429, description = "LIMIT_EXCEEDED: `details.running` lists one's own running workspaces", body = ErrorBody),
 ))]
-async fn start(
-    State(app): State<Arc<App>>,
-    CurrentUser(me): CurrentUser,
-    PathId(id): PathId<WorkspaceId>,
-    extract::Params(wait): extract::Params<WaitQuery>,
-    extract::OptionalJson(Nothing {}): extract::OptionalJson<Nothing>,
-) -> Answer {
-    ask(&app, &me, id, Desired::Running, "start asked for", &wait).await
+async fn start(asked: Asked) -> Answer {
+    ask(asked, Desired::Running).await
 }
 
 /// Stop
 ///
 /// desired_state STANDBY. The owner or an administrator.
-#[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
-    (status = 202, description = "Wanted; with `wait`, where it has come to", body = WorkspaceView),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
-    (status = 404, description = "NOT_FOUND", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
-))]
-async fn stop(
-    State(app): State<Arc<App>>,
-    CurrentUser(me): CurrentUser,
-    PathId(id): PathId<WorkspaceId>,
-    extract::Params(wait): extract::Params<WaitQuery>,
-    extract::OptionalJson(Nothing {}): extract::OptionalJson<Nothing>,
-) -> Answer {
-    ask(&app, &me, id, Desired::Standby, "stop asked for", &wait).await
+#[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(Wanted))]
+async fn stop(asked: Asked) -> Answer {
+    ask(asked, Desired::Standby).await
 }
 
 /// Archive
 ///
 /// desired_state ARCHIVED: stopped, packed away, and its volume removed. The owner or an administrator.
-#[utoipa::path(post, path = "/workspaces/{id}/archive", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
-    (status = 202, description = "Wanted; with `wait`, where it has come to", body = WorkspaceView),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
-    (status = 404, description = "NOT_FOUND", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
-))]
-async fn archive(
-    State(app): State<Arc<App>>,
-    CurrentUser(me): CurrentUser,
-    PathId(id): PathId<WorkspaceId>,
-    extract::Params(wait): extract::Params<WaitQuery>,
-    extract::OptionalJson(Nothing {}): extract::OptionalJson<Nothing>,
-) -> Answer {
-    ask(&app, &me, id, Desired::Archived, "archiving asked for", &wait).await
+#[utoipa::path(post, path = "/workspaces/{id}/archive", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(Wanted))]
+async fn archive(asked: Asked) -> Answer {
+    ask(asked, Desired::Archived).await
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -123,18 +115,24 @@ struct RecoverBody {
     /// Give up what is lost (or, with `restore_from`, what is newer).
     #[serde(default)]
     accept_data_loss: bool,
+    /// What it is to be from now on: RUNNING (the owner only), STANDBY or ARCHIVED. As it was, unless said.
+    #[serde(default)]
+    #[schema(value_type = Option<DesiredName>)]
+    desired_state: Option<String>,
 }
 
 /// Recover
 ///
-/// Clears the error and lets reality decide again; desired_state stays. A lost home needs a choice:
-/// `restore_from` or `accept_data_loss`. The owner or an administrator.
+/// Clears the error and lets reality decide again; desired_state stays, unless another one is asked for with it:
+/// all of it, or nothing. A lost home needs a choice: `restore_from` or `accept_data_loss`. The owner or an
+/// administrator.
 #[utoipa::path(post, path = "/workspaces/{id}/recover", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = RecoverBody, responses(
     (status = 202, description = "Recovering; with `wait`, where it has come to", body = WorkspaceView),
-    (status = 400, description = "INVALID_REQUEST: no such archive", body = ErrorBody),
+    (status = 400, description = "INVALID_REQUEST: no such archive, no such state", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: not in ERROR, or a choice is missing (the message names the ways out)", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: it was to run, and `details.running` lists one's own running workspaces", body = ErrorBody),
 ))]
 async fn recover(
     State(app): State<Arc<App>>,
@@ -148,8 +146,8 @@ async fn recover(
         restore_from: fields::archive_key("restore_from", body.restore_from.as_deref())?,
         accept_data_loss: body.accept_data_loss,
     };
-    service::find(&app, &me.user, id, Access::Manage).await?;
-    let workspace = service::recover(&app, id, wish, me.actor()).await?;
-    let workspace = wait::arrived(&app, workspace, wait).await?;
-    Ok((StatusCode::ACCEPTED, Json(view(&app, &me.user, &workspace).await?)))
+    let desired = body.desired_state.as_deref().map(fields::desired_state).transpose()?;
+    service::find(&app, &me.user, id, service::access_for_recovery(desired)).await?;
+    let workspace = service::recover(&app, id, wish, desired, me.actor()).await?;
+    accepted(&app, &me, workspace, wait).await
 }

@@ -55,7 +55,7 @@ struct Readiness {
 
 /// Ready
 ///
-/// Every dependency answers. Says which does not.
+/// Every dependency answers. Says which does not. The bus and the coordinator are shown, but not needed.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()), responses(
     (status = 200, description = "Ready", body = Readiness),
     (status = 503, description = "Not ready, and why", body = Readiness),
@@ -63,8 +63,10 @@ struct Readiness {
 async fn ready(State(app): State<Arc<App>>) -> Response {
     let dependencies = check(&app).await;
     let stopping = app.shutdown.is_cancelled();
-    // Without the bus events are late, and nothing else: a reason to look, not to stop sending people here.
-    let needed = |(port, dependency): (&&str, &Dependency)| dependency.ok || *port == "bus";
+    // Without the bus events are late, and with a component in trouble something else is: reasons to look,
+    // not to stop sending people here.
+    let needed =
+        |(port, dependency): (&&str, &Dependency)| dependency.ok || matches!(*port, "bus" | "coordinator");
     let ready = !stopping && dependencies.iter().all(needed);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(CACHE_CONTROL, "no-store")], Json(Readiness { ready, dependencies })).into_response()
@@ -76,7 +78,7 @@ pub(crate) fn not_ready(problem: String) -> impl IntoResponse {
     Json(Readiness { ready: false, dependencies: [("store", store)].into() })
 }
 
-/// Asks every dependency, all at once.
+/// Asks every dependency, all at once; and how this process's own coordinator does.
 pub(super) async fn check(app: &App) -> BTreeMap<&'static str, Dependency> {
     let backends = &app.backends;
     let (store, bus, instances, volumes, archives) = tokio::join!(
@@ -86,13 +88,19 @@ pub(super) async fn check(app: &App) -> BTreeMap<&'static str, Dependency> {
         ask(backends.volumes.kind(), backends.volumes.ping()),
         ask(backends.archives.kind(), backends.archives.ping()),
     );
-    BTreeMap::from([
+    let mut all = BTreeMap::from([
         ("store", store),
         ("bus", bus),
         ("instances", instances),
         ("volumes", volumes),
         ("archives", archives),
-    ])
+    ]);
+    if app.config.role.coordinates() {
+        let kind = if app.leading.borrow().is_some() { "leader" } else { "follower" };
+        let problem = app.health.problem();
+        all.insert("coordinator", Dependency { kind, ok: problem.is_none(), problem });
+    }
+    all
 }
 
 async fn ask<T, E: Display>(kind: &'static str, answer: impl Future<Output = Result<T, E>>) -> Dependency {

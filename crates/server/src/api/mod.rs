@@ -73,7 +73,15 @@ pub fn router() -> Router<Arc<App>> {
 
 /// Only what machines ask for: for a process that coordinates and nothing else.
 pub fn operations() -> Router<Arc<App>> {
-    health::router()
+    health::router().fallback(only_coordinates)
+}
+
+async fn only_coordinates() -> error::ApiError {
+    error::ApiError::new(
+        error::Code::NotFound,
+        "this process only coordinates (its role is \"coordinator\"): pages, the API and workspaces are \
+         answered by one whose role is \"api\" or \"all\"",
+    )
 }
 
 async fn unknown() -> error::ApiError {

@@ -31,7 +31,7 @@ struct SystemView {
     leader: Option<Leader>,
     /// The processes of this deployment. With the embedded backends there is one.
     replicas: Vec<Replica>,
-    /// By port: store, bus, instances, volumes, archives.
+    /// By port: store, bus, instances, volumes, archives; and the coordinator of the process that answers.
     backends: BTreeMap<&'static str, Dependency>,
     users: u64,
     /// Workspaces by phase, deleted ones not counted.

@@ -208,7 +208,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 
 /// Edit a workspace
 ///
-/// The owner only. A `desired_state` that is refused leaves the rest unchanged, too.
+/// The owner only. All of it or nothing: a `desired_state` that is refused leaves the rest unchanged, too.
 #[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = Patch, responses(
     (status = 200, description = "The workspace afterwards", body = WorkspaceView),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
@@ -241,14 +241,13 @@ async fn edit(
         activity_mode: patch.activity_mode.map(|mode| fields::activity_mode(mode.as_deref())).transpose()?,
     };
     let wish = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
-    let mut workspace = service::find(&app, &me.user, id, Access::Own).await?;
-    // What may be refused comes first, so that a refusal changes nothing.
-    if let Some(wish) = wish {
-        workspace = service::ask(&app, id, wish, me.actor(), "asked for through the API").await?;
-    }
-    if edit != Edit::default() {
-        workspace = service::edit(&app, id, edit).await?;
-    }
+    service::find(&app, &me.user, id, Access::Own).await?;
+    let workspace = match wish {
+        Some(wish) => {
+            service::edit_and_ask(&app, id, edit, wish, me.actor(), "asked for through the API").await?
+        }
+        None => service::edit(&app, id, edit).await?,
+    };
     let workspace = wait::arrived(&app, workspace, wait).await?;
     Ok(Json(view(&app, &me.user, &workspace).await?))
 }
@@ -270,7 +269,8 @@ async fn delete(
 ) -> Result<StatusCode> {
     let wait = query.duration()?;
     service::find(&app, &me.user, id, Access::Manage).await?;
-    let workspace = service::ask(&app, id, Desired::Deleted, me.actor(), "deleted").await?;
+    let workspace =
+        service::ask(&app, id, Desired::Deleted, me.actor(), service::verb(Desired::Deleted)).await?;
     wait::arrived(&app, workspace, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,5 +1,8 @@
 //! How the first administrator comes to be. There is no default password: while there is no user, the
 //! server prints a link with a one-time token, or takes the administrator from its configuration.
+//!
+//! Of several servers each prints a link of its own: whichever log a person looks into, the link there
+//! works, on any of them, until the first one is used. A server that has ended takes its link with it.
 
 use anyhow::Context as _;
 use codehub_adapters::store::StoreError;
@@ -7,10 +10,12 @@ use codehub_domain::{UserId, user::User};
 use uuid::Uuid;
 
 use super::{password::HashError, rules, secret};
-use crate::{app::App, config::Secret};
+use crate::{api, app::App, config::Secret};
 
-/// The setting that holds the hash of the token.
-const SETUP_TOKEN: &str = "setup_token_hash";
+/// The setting that holds the hash of the token that this replica has printed.
+fn setting(replica: &str) -> String {
+    format!("setup_token_hash/{replica}")
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
@@ -33,8 +38,10 @@ pub enum FirstRun {
     NotNeeded,
     /// The configured administrator was created.
     Created(User),
-    /// Open this link. It replaces the one printed before.
+    /// Open this link. It replaces the one that this server printed before.
     Link(Secret),
+    /// There is no user, and this server answers nobody: one that does has the link.
+    Elsewhere,
 }
 
 /// Makes the first run possible, when it is one.
@@ -43,7 +50,7 @@ pub enum FirstRun {
 /// The store does not answer, or the configured administrator cannot be created.
 pub async fn prepare(app: &App) -> anyhow::Result<FirstRun> {
     if app.store().user_count().await? > 0 {
-        app.store().setting_delete(SETUP_TOKEN).await?;
+        app.store().setting_delete(&setting(&api::replica_name())).await?;
         return Ok(FirstRun::NotNeeded);
     }
     if let (Some(username), Some(password)) =
@@ -56,8 +63,11 @@ pub async fn prepare(app: &App) -> anyhow::Result<FirstRun> {
             None => FirstRun::NotNeeded,
         });
     }
+    if !app.config.role.answers() {
+        return Ok(FirstRun::Elsewhere);
+    }
     let token = secret::new_secret();
-    app.store().setting_put(SETUP_TOKEN, &secret::hash_text(&token)).await?;
+    app.store().setting_put(&setting(&api::replica_name()), &secret::hash_text(&token)).await?;
     Ok(FirstRun::Link(Secret::new(format!("{}/setup?token={token}", app.config.public_base_url))))
 }
 
@@ -77,8 +87,8 @@ pub async fn complete(app: &App, token: &str, username: &str, password: &str) ->
     if !is_needed(app).await? {
         return Err(SetupError::Done);
     }
-    let stored = app.store().setting_get(SETUP_TOKEN).await?;
-    if !stored.is_some_and(|stored| secret::matches(token, &stored)) {
+    let settings = settings(app).await?;
+    if !is_printed(app, &settings, token).await? {
         return Err(SetupError::WrongToken);
     }
     rules::username(username).map_err(|why| SetupError::Invalid("username", why))?;
@@ -86,7 +96,29 @@ pub async fn complete(app: &App, token: &str, username: &str, password: &str) ->
     let hash = app.passwords.hash(password).await?;
     let id = UserId::from_uuid(Uuid::now_v7());
     let user = app.store().user_create_first(id, username, &hash).await?.ok_or(SetupError::Done)?;
-    app.store().setting_delete(SETUP_TOKEN).await?;
+    for setting in settings {
+        app.store().setting_delete(&setting).await?;
+    }
     tracing::info!(user = %user.id, "the first administrator was created");
     Ok(user)
+}
+
+/// Where the tokens of this server, and of those beside it that live, are.
+async fn settings(app: &App) -> Result<Vec<String>, StoreError> {
+    let me = api::replica_name();
+    let (now, noted) = app.store().replicas().await?;
+    let others = noted.into_iter().filter(|replica| replica.name != me && replica.is_there(now));
+    let mut settings = vec![setting(&me)];
+    settings.extend(others.map(|replica| setting(&replica.name)));
+    Ok(settings)
+}
+
+async fn is_printed(app: &App, settings: &[String], token: &str) -> Result<bool, StoreError> {
+    for setting in settings {
+        let stored = app.store().setting_get(setting).await?;
+        if stored.is_some_and(|stored| secret::matches(token, &stored)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

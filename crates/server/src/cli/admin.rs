@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use codehub_adapters::store::{Recovered, Store, UserChange, UserEdit, belongs_to};
 use codehub_domain::{
-    ArchiveKey, UserId, WorkspaceId,
+    ArchiveKey, Desired, UserId, WorkspaceId,
     event::Actor,
     recovery::Recovery,
     user::{Role, User},
@@ -38,6 +38,9 @@ pub(super) enum Command {
         /// Give up what is lost (or, with --restore-from, what is newer)
         #[arg(long)]
         accept_data_loss: bool,
+        /// What it is to be from now on: running, standby or archived; as it was, unless said
+        #[arg(long, value_name = "STATE", value_parser = desired_state)]
+        desired_state: Option<Desired>,
     },
     /// The garbage collector
     #[command(subcommand)]
@@ -80,11 +83,11 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
     // What needs a person's typing comes before anything is opened.
     match command {
         Command::User(command) => user(command, config).await,
-        Command::Recover { workspace, restore_from, accept_data_loss } => {
+        Command::Recover { workspace, restore_from, accept_data_loss, desired_state } => {
             let id: WorkspaceId = workspace.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
             let key = restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
             let wish = Recovery { restore_from: key.context("--restore-from")?, accept_data_loss };
-            recover(config, &*store(config).await?, id, wish).await
+            recover(config, &*store(config).await?, id, wish, desired_state).await
         }
         Command::Gc(GcCommand::Approve) => approve(&*store(config).await?).await,
     }
@@ -181,7 +184,20 @@ async fn list(store: &dyn Store, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn recover(config: &Config, store: &dyn Store, id: WorkspaceId, wish: Recovery) -> anyhow::Result<()> {
+fn desired_state(text: &str) -> Result<Desired, String> {
+    match text.to_uppercase().parse() {
+        Ok(Desired::Deleted) | Err(_) => Err("must be running, standby or archived".into()),
+        Ok(desired) => Ok(desired),
+    }
+}
+
+async fn recover(
+    config: &Config,
+    store: &dyn Store,
+    id: WorkspaceId,
+    wish: Recovery,
+    desired: Option<Desired>,
+) -> anyhow::Result<()> {
     let workspace = store.workspace_get(id).await?.with_context(|| format!("there is no workspace {id}"))?;
     if wish.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
         bail!("--restore-from: this archive belongs to another workspace");
@@ -191,13 +207,14 @@ async fn recover(config: &Config, store: &dyn Store, id: WorkspaceId, wish: Reco
     {
         bail!("--restore-from: there is no archive {key}");
     }
-    match store.workspace_recover(id, wish, Actor::Operator).await? {
+    match store.workspace_recover(id, wish, desired, config.limits, Actor::Operator).await? {
         Recovered::Recovered(workspace) => {
             println!("{} is recovering; wanted: {}", workspace.name, workspace.desired);
             Ok(())
         }
         Recovered::NotFound => bail!("there is no workspace {id}"),
         Recovered::Refused(refusal) => bail!("{}", Denied::Recovery(refusal)),
+        Recovered::LimitReached(hit) => bail!("{}", Denied::Limit(hit)),
     }
 }
 
@@ -208,4 +225,21 @@ async fn approve(store: &dyn Store) -> anyhow::Result<()> {
     store.setting_put(gc::APPROVAL_SETTING, &store.now().await?.to_string()).await?;
     println!("approved: the next cycle may delete what it braked for ({brake})");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_goes_anywhere_but_away() {
+        for (text, desired) in
+            [("running", Desired::Running), ("STANDBY", Desired::Standby), ("Archived", Desired::Archived)]
+        {
+            assert_eq!(desired_state(text), Ok(desired));
+        }
+        for text in ["deleted", "pending", ""] {
+            assert!(desired_state(text).unwrap_err().contains("standby"), "{text}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ pub static SETTINGS: &[Setting] = &[
         "CODEHUB_ROLE",
         "all",
         Kind::OneOf(&["all", "api", "coordinator"]),
-        "What this process does: everything, only answer requests, or only coordinate (and answer /healthz, /readyz and /metrics). Several processes need PostgreSQL and Redis.",
+        "What this process does: everything, only answer requests (pages, the API and /w/), or only coordinate (and answer /healthz, /readyz and /metrics). Several processes need PostgreSQL and Redis.",
     ),
     setting(
         "listen",

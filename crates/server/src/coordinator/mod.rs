@@ -9,14 +9,19 @@
 //! | [`gc`] | 4 h | archives and volumes nothing refers to |
 //!
 //! The components live inside the term of one leader: losing the lease ends them, with everything
-//! they had under way. Each has its own loop and its own error boundary, so none stops another.
+//! they had under way. Each has its own loop and its own error boundary ([`health`]), so none stops
+//! another: not by an error, and not by a panic.
 
 pub mod chance;
 pub mod controller;
 pub mod events;
 pub mod gc;
+pub mod health;
 pub mod leader;
 pub mod ttl;
+
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{app::Backends, config::Config};
 use chance::Chance;
+use health::{Component, Health, keep_going};
 use leader::Leadership;
 
 /// What the coordinator must know of the configuration.
@@ -83,6 +89,8 @@ pub struct Context {
     pub chance: Arc<dyn Chance>,
     /// The epoch this process leads with, while it does.
     pub leading: watch::Sender<Option<Epoch>>,
+    /// How the components do meanwhile.
+    pub health: Health,
     /// The rules: [`decide::decide`], except where the simulation shows that it notices wrong ones.
     pub decide: fn(&Inputs<'_>) -> Decision,
 }
@@ -94,6 +102,7 @@ impl Context {
             settings: Arc::new(settings),
             chance: Arc::new(chance::Random),
             leading: watch::Sender::new(None),
+            health: Health::default(),
             decide: decide::decide,
         }
     }
@@ -109,6 +118,7 @@ impl Context {
     }
 
     fn lead(&self, epoch: Option<Epoch>) {
+        self.health.forget();
         self.leading.send_replace(epoch);
         metrics::gauge!("codehub_leader").set(if epoch.is_some() { 1.0 } else { 0.0 });
     }
@@ -136,17 +146,28 @@ pub async fn run(context: Context, leadership: Leadership, shutdown: Cancellatio
 async fn serve_term(context: &Context, term: leader::Term) -> &'static str {
     let epoch = term.epoch;
     let mut components = JoinSet::new();
-    components.spawn(events::run(context.clone()));
-    components.spawn(controller::run(context.clone(), epoch));
-    components.spawn(ttl::run(context.clone(), epoch));
-    components.spawn(gc::run(context.clone(), epoch));
+    components.spawn(kept(Component::Events, context.clone(), events::run));
+    components
+        .spawn(kept(Component::Controller, context.clone(), move |context| controller::run(context, epoch)));
+    components.spawn(kept(Component::Ttl, context.clone(), move |context| ttl::run(context, epoch)));
+    components.spawn(kept(Component::Gc, context.clone(), move |context| gc::run(context, epoch)));
+    // The lease is in its hands: should it panic, nobody holds it, and the term is over.
     components.spawn(leader::hold(context.clone(), term));
     match components.join_next().await {
         Some(Ok(Ended::Fenced)) => "another process leads",
         Some(Ok(Ended::Lost)) => "the session that held the lead was lost",
         Some(Ok(Ended::StoreClosed)) => "the store was closed",
-        Some(Err(_)) | None => "a component failed",
+        Some(Err(_)) | None => "nobody holds it",
     }
+}
+
+/// A component of the term.
+fn kept<F: Future<Output = Ended>>(
+    component: Component,
+    context: Context,
+    run: impl Fn(Context) -> F,
+) -> impl Future<Output = Ended> {
+    keep_going(component, context.health.clone(), move || run(context.clone()))
 }
 
 /// Why a component ended. None of them ends without a reason.

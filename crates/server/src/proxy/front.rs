@@ -1,4 +1,5 @@
-//! The fork in the road: `/w/…` goes straight to the proxy, everything else to the application.
+//! The fork in the road: `/w/…` goes straight to the proxy, everything else to the application. A process
+//! that only coordinates has no proxy: there it is all the application's to refuse.
 //!
 //! The proxy's requests do not pass through the application's router: its layers are made for small
 //! answers, and every box and middleware on the way would be paid for by every asset of every IDE.
@@ -44,10 +45,10 @@ impl Application {
 pub fn answer(
     mut request: Request<Incoming>,
     addr: SocketAddr,
-    proxy: &Arc<Proxy>,
+    proxy: Option<&Arc<Proxy>>,
     application: &Application,
 ) -> impl Future<Output = Result<Response<ProxyBody>, JoinError>> + Send + use<> {
-    if is_ours(request.uri()) {
+    if let Some(proxy) = proxy.filter(|_| is_ours(request.uri())) {
         let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
         return Either::Left(async move { Ok(proxy.serve(request.map(ProxyBody::from), Some(peer)).await) });
     }

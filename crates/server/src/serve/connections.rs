@@ -54,10 +54,7 @@ impl ConnectionHandle {
 /// The threads that serve connections cannot be had.
 pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) -> anyhow::Result<()> {
     let mut workers = Workers::start().context("the threads that serve connections cannot be started")?;
-    let strip_prefix = !app.backends.instances.keeps_prefix();
-    let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
-    let proxy = proxy::of_app(app, ide);
-    tokio::spawn(proxy.clone().run());
+    let proxy = app.config.role.answers().then(|| start_proxy(app));
     // With a token of its own: requests under way are still activity.
     let traffic_ended = CancellationToken::new();
     let flusher = tokio::spawn(flush_activity(app, traffic_ended.clone()));
@@ -68,6 +65,14 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) -> anyho
     Ok(())
 }
 
+fn start_proxy(app: &Arc<App>) -> Arc<Proxy> {
+    let strip_prefix = !app.backends.instances.keeps_prefix();
+    let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
+    let proxy = proxy::of_app(app, ide);
+    tokio::spawn(proxy.clone().run());
+    proxy
+}
+
 fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
     let Backends { store, bus, .. } = app.backends.clone();
     app.activity.clone().run_flusher(api::replica_name(), app.config.activity.clone(), store, bus, until)
@@ -76,7 +81,7 @@ fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = (
 async fn accept_all(
     listener: TcpListener,
     router: Router,
-    proxy: Arc<Proxy>,
+    proxy: Option<Arc<Proxy>>,
     app: &Arc<App>,
     workers: &mut Workers,
 ) {
@@ -97,7 +102,7 @@ async fn accept_all(
             if !proxy::is_ours(request.uri()) {
                 request.extensions_mut().insert(handle.clone());
             }
-            front::answer(request, peer, &proxy, &application)
+            front::answer(request, peer, proxy.as_ref(), &application)
         });
         let (server, shutdown) = (Arc::clone(&server), app.shutdown.clone());
         workers.next().spawn(connections.track_future(async move {
@@ -122,7 +127,12 @@ async fn accept_all(
     drop(listener);
     tracing::info!(drain_seconds = app.config.shutdown_drain.as_secs(), "stopping: no new connections");
     connections.close();
-    let drained = futures::future::join(connections.wait(), proxy.drained());
+    let drained = async {
+        connections.wait().await;
+        if let Some(proxy) = &proxy {
+            proxy.drained().await;
+        }
+    };
     if tokio::time::timeout(app.config.shutdown_drain, drained).await.is_err() {
         tracing::warn!("some requests did not finish in time");
     }

@@ -83,32 +83,33 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
     let mut context =
         coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
     context.leading = app.leading.clone();
+    context.health = app.health.clone();
     let leadership = coordinator::leader::Leadership::of(app.store(), api::replica_name());
     coordinator::run(context, leadership, until)
 }
 
-/// Everything that is answered.
+/// Everything that is answered in this role, but for the proxy's.
 pub fn router(app: &Arc<App>) -> Router {
-    let answered =
-        if app.config.role.answers() { api::router().merge(web::router()) } else { api::operations() };
-    Router::new()
-        .merge(answered)
-        .fallback(web::not_found)
-        .layer(middleware::from_fn(telemetry::http::observe))
-        .with_state(Arc::clone(app))
+    let answered = if app.config.role.answers() {
+        api::router().merge(web::router()).fallback(web::not_found)
+    } else {
+        api::operations()
+    };
+    answered.layer(middleware::from_fn(telemetry::http::observe)).with_state(Arc::clone(app))
 }
 
 /// The tasks that run beside the requests until the server stops.
 pub fn background(app: &Arc<App>) -> Vec<JoinHandle<()>> {
-    vec![
-        tokio::spawn(watch_changes(Arc::clone(app))),
+    let mut tasks = vec![
         tokio::spawn(sweep_sessions(Arc::clone(app))),
         tokio::spawn(telemetry::metrics::upkeep(app.shutdown.clone())),
-        tokio::spawn({
-            let app = Arc::clone(app);
-            async move { app.passwords.warm_up().await }
-        }),
-    ]
+    ];
+    if app.config.role.answers() {
+        tasks.push(tokio::spawn(watch_changes(Arc::clone(app))));
+        let app = Arc::clone(app);
+        tasks.push(tokio::spawn(async move { app.passwords.warm_up().await }));
+    }
+    tasks
 }
 
 async fn bind(config: &mut Config) -> anyhow::Result<TcpListener> {
@@ -160,6 +161,11 @@ fn announce(app: &App, first_run: FirstRun) {
         FirstRun::NotNeeded => {}
         FirstRun::Created(user) => {
             tracing::info!(username = user.username, "the configured administrator was created");
+        }
+        FirstRun::Elsewhere => {
+            tracing::info!(
+                "there is no user yet: a server whose role is \"api\" or \"all\" prints the set-up link"
+            );
         }
         FirstRun::Link(link) => {
             print!("{}", boxed("Open this link to create the first administrator:", link.reveal()));

@@ -50,43 +50,33 @@ impl Back {
 
 type Posted = (State<Arc<App>>, Me, PathId<WorkspaceId>, Form<Back>);
 
-async fn start((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
-    let asked = ask(&app, &me, id, Desired::Running, "start asked for").await;
-    answer(&app, &back, asked, Plain::Starting)
+async fn start(posted: Posted) -> Result<Response> {
+    answer(posted, Desired::Running, Plain::Starting).await
 }
 
-async fn stop((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
-    let asked = ask(&app, &me, id, Desired::Standby, "stop asked for").await;
-    answer(&app, &back, asked, Plain::Stopping)
+async fn stop(posted: Posted) -> Result<Response> {
+    answer(posted, Desired::Standby, Plain::Stopping).await
 }
 
-async fn archive((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
-    let asked = ask(&app, &me, id, Desired::Archived, "archiving asked for").await;
-    answer(&app, &back, asked, Plain::Archiving)
+async fn archive(posted: Posted) -> Result<Response> {
+    answer(posted, Desired::Archived, Plain::Archiving).await
 }
 
-async fn ask(
-    app: &App,
-    me: &Me,
-    id: WorkspaceId,
+async fn answer(
+    (State(app), me, PathId(id), Form(back)): Posted,
     wish: Desired,
-    why: &str,
-) -> std::result::Result<Workspace, Denied> {
-    service::find(app, me.user(), id, service::access_for(wish)).await?;
-    service::ask(app, id, wish, me.actor(), why).await
-}
-
-fn answer(
-    app: &App,
-    back: &Back,
-    asked: std::result::Result<Workspace, Denied>,
     done: Plain,
 ) -> Result<Response> {
-    let flash = match asked {
+    let flash = match ask(&app, &me, id, wish).await {
         Ok(_) => done.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };
-    Ok(see_other_saying(app, back.path(), flash))
+    Ok(see_other_saying(&app, back.path(), flash))
+}
+
+async fn ask(app: &App, me: &Me, id: WorkspaceId, wish: Desired) -> std::result::Result<Workspace, Denied> {
+    service::find(app, me.user(), id, service::access_for(wish)).await?;
+    service::ask(app, id, wish, me.actor(), service::verb(wish)).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -97,6 +87,8 @@ struct RecoverForm {
     restore_from: String,
     /// A ticked box sends `yes`.
     accept_data_loss: String,
+    /// What it is to be from now on; empty leaves it.
+    desired_state: String,
 }
 
 async fn recover(
@@ -105,7 +97,9 @@ async fn recover(
     PathId(id): PathId<WorkspaceId>,
     Form(form): Form<RecoverForm>,
 ) -> Result<Response> {
-    service::find(&app, me.user(), id, Access::Manage).await?;
+    // Only our own buttons send one, and none of them deletes.
+    let desired = form.desired_state.parse().ok().filter(|desired| *desired != Desired::Deleted);
+    service::find(&app, me.user(), id, service::access_for_recovery(desired)).await?;
     let own = format!("/workspaces/{id}");
     let there = forms::local_path(&form.back).unwrap_or(&own);
     let restore_from = match form.restore_from.as_str() {
@@ -116,7 +110,7 @@ async fn recover(
         },
     };
     let wish = Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes" };
-    let flash = match service::recover(&app, id, wish, me.actor()).await {
+    let flash = match service::recover(&app, id, wish, desired, me.actor()).await {
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };
@@ -145,7 +139,7 @@ async fn confirm_delete(
 }
 
 async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
-    match ask(&app, &me, id, Desired::Deleted, "deleted").await {
+    match ask(&app, &me, id, Desired::Deleted).await {
         Ok(_) => Ok(see_other_saying(&app, "/", Plain::Deleted)),
         Err(denied) => {
             let flash = Flash::of_refusal(denied)?;

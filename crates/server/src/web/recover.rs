@@ -4,7 +4,7 @@
 
 use codehub_adapters::archive::ListedArchive;
 use codehub_domain::{
-    ArchiveKey, Operation, Phase, Status, Truth,
+    ArchiveKey, Desired, Operation, Phase, Status, Truth,
     recovery::{Recovery, RecoveryRefusal, recover},
 };
 use maud::{Markup, html};
@@ -16,6 +16,7 @@ use super::{
     icons, row,
     view::{Me, View},
 };
+use crate::service;
 
 /// The ways out of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,15 +73,15 @@ pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
             }
             @if may {
                 @if let Some(ways) = Ways::of(status, archives.first()) {
-                    (forms(view, detail, archives, ways))
+                    (forms(me, detail, archives, ways))
                 }
             }
         }
     }
 }
 
-fn forms(view: &View, detail: &Detail, archives: &[ListedArchive], ways: Ways) -> Markup {
-    let t = view.t;
+fn forms(me: &Me, detail: &Detail, archives: &[ListedArchive], ways: Ways) -> Markup {
+    let (view, t) = (&me.view, me.view.t);
     let action = format!("/workspaces/{}/recover", detail.workspace.id);
     let restore = html! {
         @if archives.is_empty() {
@@ -105,6 +106,12 @@ fn forms(view: &View, detail: &Detail, archives: &[ListedArchive], ways: Ways) -
             }
         }
     };
+    // What it is wanted to be may be what went wrong. Starting is the owner's.
+    let choices = [(Desired::Running, t.recover_and_start), (Desired::Standby, t.recover_and_wait)];
+    let instead = choices.into_iter().filter(|(desired, _)| {
+        *desired != detail.workspace.desired
+            && service::permit(me.user(), &detail.workspace, service::access_for(*desired)).is_ok()
+    });
     html! {
         div #recover .ways {
             @if ways.again {
@@ -112,7 +119,13 @@ fn forms(view: &View, detail: &Detail, archives: &[ListedArchive], ways: Ways) -
                     h3 { (t.try_again) }
                     p { (t.try_again_text) }
                     form method="post" action=(action) data-testid="recover-again" {
-                        button.primary type="submit" data-testid="recover" { (t.try_again) }
+                        div.actions {
+                            button.primary type="submit" data-testid="recover" { (t.try_again) }
+                            @for (desired, text) in instead {
+                                button type="submit" name="desired_state" value=(desired)
+                                    data-testid={ "recover-" (desired) } { (text) }
+                            }
+                        }
                     }
                 }
             }

@@ -85,6 +85,13 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                             Some(epoch) => span.yes { (icons::check()) (t.leads) " (" (t.epoch) " " (epoch) ")" },
                             None => span { (t.does_not_lead) },
                         }
+                        @let failing = app.health.failing();
+                        @if !failing.is_empty() {
+                            p.no.bad data-testid="failing" {
+                                (icons::cross()) (t.components_fail)
+                                @for (component, times) in failing { " " code { (component.as_str()) " ×" (times) } }
+                            }
+                        }
                     }
                     dt { (t.gc) }
                     dd {

@@ -182,8 +182,7 @@ impl Step<'_> {
     }
 
     fn tell(&mut self, change: Change) {
-        let once = matches!(change, Change::Wake | Change::Access { .. });
-        if !(once && self.changes.contains(&change)) {
+        if !self.changes.contains(&change) {
             self.changes.push(change);
         }
     }

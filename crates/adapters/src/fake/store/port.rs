@@ -114,19 +114,27 @@ impl Store for FakeStore {
         self.run("workspace_edit", |step| Ok(step.edit(id, edit)))
     }
 
-    async fn workspace_ask(
+    async fn workspace_edit_and_ask(
         &self,
         id: WorkspaceId,
+        edit: Edit,
         wish: Desired,
         limits: Limits,
         actor: Actor,
         reason: &str,
     ) -> Result<Asked> {
-        self.run("workspace_ask", |step| Ok(step.ask(id, wish, limits, actor, reason)))
+        self.run("workspace_ask", |step| Ok(step.ask(id, edit, wish, limits, actor, reason)))
     }
 
-    async fn workspace_recover(&self, id: WorkspaceId, wish: Recovery, actor: Actor) -> Result<Recovered> {
-        self.run("workspace_recover", |step| Ok(step.recover(id, wish, actor)))
+    async fn workspace_recover(
+        &self,
+        id: WorkspaceId,
+        wish: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Recovered> {
+        self.run("workspace_recover", |step| Ok(step.recover(id, wish, desired, limits, actor)))
     }
 
     async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {

@@ -14,8 +14,9 @@ use codehub_domain::{
 
 use super::Step;
 use crate::store::{
-    Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading, Recovered,
-    Result, Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change, ttl_reason, values,
+    ASKED_WITH_RECOVERY, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page,
+    Reading, Recovered, Result, Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change,
+    ttl_reason, values,
 };
 
 impl Step<'_> {
@@ -91,43 +92,49 @@ impl Step<'_> {
     pub(super) fn ask(
         &mut self,
         id: WorkspaceId,
+        edit: Edit,
         wanted: Desired,
         limits: Limits,
         actor: Actor,
         reason: &str,
     ) -> Asked {
-        let Some(mut workspace) = self.state.workspaces.get(&id).cloned() else {
+        let Some(before) = self.state.workspaces.get(&id).cloned() else {
             return Asked::NotFound;
         };
-        match desired::ask(&workspace, wanted) {
-            Answer::Refuse(refusal) => return Asked::Refused(refusal),
-            Answer::Already => {
-                if wanted == Desired::Running {
-                    workspace.last_access_at = workspace.last_access_at.max(self.now);
-                    self.state.workspaces.insert(id, workspace.clone());
-                }
-                return Asked::Already(Box::new(workspace));
-            }
-            Answer::Change => {}
+        let answer = desired::ask(&before, wanted);
+        if let Answer::Refuse(refusal) = answer {
+            return Asked::Refused(refusal);
         }
-        if wanted == Desired::Running
-            && let Some(hit) = self.limit_hit(&workspace, limits)
+        if answer == Answer::Change
+            && wanted == Desired::Running
+            && let Some(hit) = self.limit_hit(&before, limits)
         {
             return Asked::LimitReached(hit);
         }
-        let owner = workspace.owner;
-        let workspace = values::granted(workspace, wanted, self.now);
-        self.append(id, &[values::granted_entry(&workspace, actor, reason)]);
-        self.tell(match workspace.deleted_at {
-            Some(_) => Change::Deleted { workspace: id, owner },
-            None => Change::Updated { workspace: id, owner },
-        });
+        let after = values::granted(&before, edit, wanted, self.now);
+        self.state.workspaces.insert(id, after.clone());
+        if after.revision != before.revision {
+            self.tell(match after.deleted_at {
+                Some(_) => Change::Deleted { workspace: id, owner: after.owner },
+                None => Change::Updated { workspace: id, owner: after.owner },
+            });
+        }
+        if answer == Answer::Already {
+            return Asked::Already(Box::new(after));
+        }
+        self.append(id, &[values::granted_entry(&after, actor, reason)]);
         self.tell(Change::Wake);
-        self.state.workspaces.insert(id, workspace.clone());
-        Asked::Changed(Box::new(workspace))
+        Asked::Changed(Box::new(after))
     }
 
-    pub(super) fn recover(&mut self, id: WorkspaceId, wanted: Recovery, actor: Actor) -> Recovered {
+    pub(super) fn recover(
+        &mut self,
+        id: WorkspaceId,
+        wanted: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Recovered {
         let Some(mut workspace) =
             self.state.workspaces.get(&id).filter(|found| found.deleted_at.is_none()).cloned()
         else {
@@ -145,12 +152,22 @@ impl Step<'_> {
         {
             return Recovered::Refused(RecoveryRefusal::BeingDeleted);
         }
+        // Checked first: nothing happens by halves.
+        if desired == Some(Desired::Running)
+            && workspace.desired != Desired::Running
+            && let Some(hit) = self.limit_hit(&workspace, limits)
+        {
+            return Recovered::LimitReached(hit);
+        }
         touch(&mut workspace, self.now);
         self.append(id, &[values::granted_entry(&workspace, actor, &recovery_reason(wanted))]);
         self.tell(Change::Updated { workspace: id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(id, workspace.clone());
-        Recovered::Recovered(Box::new(workspace))
+        if let Some(desired) = desired {
+            self.ask(id, Edit::default(), desired, limits, actor, ASKED_WITH_RECOVERY);
+        }
+        Recovered::Recovered(Box::new(self.state.workspaces.get(&id).cloned().unwrap_or(workspace)))
     }
 
     pub(super) fn history_page(
@@ -179,7 +196,7 @@ impl Step<'_> {
             let running = due != Due::Active && found.status.phase == Phase::Running;
             if is_active(found) || running {
                 chosen.insert(found.id, found);
-            } else {
+            } else if found.status.phase != Phase::Deleted {
                 rest.push(found);
             }
         }

@@ -53,7 +53,7 @@ pub(crate) async fn every_visible_change_is_announced(harness: &Harness) {
         })
         .await;
     harness.drain(&mut changes).await;
-    store.workspace_recover(id, Recovery::default(), Actor::Operator).await.unwrap();
+    store.workspace_recover(id, Recovery::default(), None, Limits::NONE, Actor::Operator).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [updated, Change::Wake], "recovered");
     harness.ask(id, Desired::Deleted).await;
     let deleted = Change::Deleted { workspace: id, owner: user.id };
@@ -70,7 +70,7 @@ pub(crate) async fn nothing_is_announced_that_did_not_happen(harness: &Harness) 
     assert!(matches!(refused, Created::LimitReached(_)));
     harness.ask(made.id, Desired::Running).await;
     store.workspace_edit(made.id, Edit { name: Some(made.name.clone()), ..Edit::default() }).await.unwrap();
-    store.workspace_recover(made.id, Recovery::default(), Actor::Operator).await.unwrap();
+    store.workspace_recover(made.id, Recovery::default(), None, Limits::NONE, Actor::Operator).await.unwrap();
     let mut stale = made.clone();
     stale.revision += 5;
     let mut next = made.status.clone();

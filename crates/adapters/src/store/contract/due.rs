@@ -72,6 +72,15 @@ pub(crate) async fn full_adds_what_runs_and_the_oldest(harness: &Harness) {
     let running = harness.workspace(user.id, Desired::Running).await;
     harness.put(epoch, running.id, |status| status.phase = Phase::Running).await;
     let active = harness.workspace(user.id, Desired::Running).await;
+    // Deleted: one is gone for good, of the other something is left.
+    let mut deleted = Vec::new();
+    for phase in [Phase::Deleted, Phase::Deleting] {
+        let made = harness.workspace(user.id, Desired::Standby).await;
+        assert!(matches!(harness.ask(made.id, Desired::Deleted).await, Asked::Changed(_)));
+        harness.put(epoch, made.id, |status| status.phase = phase).await;
+        deleted.push(made.id);
+    }
+    let [gone, going] = deleted[..] else { panic!("two") };
     // Looked at in this order, the last one never.
     for id in [resting[2], resting[0], resting[1]] {
         assert!(store.workspaces_observed(epoch, &[id]).await.unwrap());
@@ -82,12 +91,16 @@ pub(crate) async fn full_adds_what_runs_and_the_oldest(harness: &Harness) {
         assert!(reading.workspaces.is_sorted_by_key(|workspace| workspace.id));
         reading.workspaces.iter().map(|workspace| workspace.id).collect::<BTreeSet<_>>()
     };
-    assert_eq!(due(Due::Active).await, BTreeSet::from([active.id]));
-    assert_eq!(due(Due::Full { also_oldest: 0 }).await, BTreeSet::from([active.id, running.id]));
-    let two = BTreeSet::from([active.id, running.id, resting[3], resting[2]]);
+    assert_eq!(due(Due::Active).await, BTreeSet::from([active.id, going]));
+    assert_eq!(due(Due::Full { also_oldest: 0 }).await, BTreeSet::from([active.id, going, running.id]));
+    let two = BTreeSet::from([active.id, going, running.id, resting[3], resting[2]]);
     assert_eq!(due(Due::Full { also_oldest: 2 }).await, two);
-    assert_eq!(due(Due::Full { also_oldest: 100 }).await.len(), 6);
+    let all = due(Due::Full { also_oldest: 100 }).await;
+    assert_eq!((all.len(), all.contains(&gone)), (7, false));
     let reading = store.workspaces_due(Due::Active).await.unwrap();
     assert!(reading.now <= store.now().await.unwrap());
-    assert_eq!(reading.workspaces, [harness.get(active.id).await]);
+    assert_eq!(reading.workspaces, [harness.get(active.id).await, harness.get(going).await]);
+    // Something of it was found after all: it is looked at until that is gone, too.
+    harness.put(epoch, gone, |status| status.phase = Phase::Deleting).await;
+    assert!(due(Due::Active).await.contains(&gone));
 }

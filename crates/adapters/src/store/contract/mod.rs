@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub(crate) mod people;
 pub(crate) mod recovering;
 pub(crate) mod saving;
+pub(crate) mod together;
 pub(crate) mod ttls;
 
 use std::{any::Any, sync::Arc, time::Duration};
@@ -57,10 +58,12 @@ macro_rules! contract_suite {
                 many_are_read_at_once, counts_by_phase]
             people: [names_are_unique_without_case, the_first_admin_is_made_once, edits_take_effect,
                 the_last_admin_stays, deleting_a_user]
-            recovering: [recovery_follows_the_domain, recovery_refuses, recovery_stays_within_the_workspace]
+            recovering: [recovery_follows_the_domain, recovery_refuses, recovery_stays_within_the_workspace,
+                recovery_may_go_another_way, recovery_and_its_wish_are_one_step]
             saving: [a_status_comes_back_as_it_was_saved, a_save_is_a_compare_and_swap,
                 a_stale_epoch_changes_nothing_anywhere, an_error_has_no_operation,
                 observing_is_no_revision, racing_saves_have_one_winner]
+            together: [an_edit_and_a_wish_are_one_step, a_refused_wish_edits_nothing]
             ttls: [expiry_is_the_rule_of_the_domain, expiry_says_why, a_start_wins_over_the_ttl,
                 activity_wins_over_the_ttl, access_only_grows, next_is_the_earliest_expiry]
         }

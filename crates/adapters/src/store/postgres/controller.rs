@@ -40,11 +40,12 @@ pub(super) const ACTIVE: &str =
 pub(super) const RUNNING: &str =
     concat!("SELECT ", workspace_columns!(), " FROM workspaces WHERE takes_place AND phase = 'RUNNING'");
 
-/// Never looked at comes first.
+/// Never looked at comes first. Without those that are deleted and gone.
 pub(super) const OLDEST: &str = concat!(
     "SELECT ",
     workspace_columns!(),
-    " FROM workspaces WHERE NOT active AND phase <> 'RUNNING' ORDER BY observed_at NULLS FIRST, id LIMIT $1"
+    " FROM workspaces WHERE NOT active AND phase <> 'RUNNING' AND phase <> 'DELETED'
+      ORDER BY observed_at NULLS FIRST, id LIMIT $1"
 );
 
 pub(super) async fn save(

@@ -211,26 +211,36 @@ pub(super) async fn edit(store: &PostgresStore, id: WorkspaceId, edit: Edit) -> 
     let Some(after) = values::edited(&before, edit, now) else {
         return Ok(Some(before));
     };
-    sqlx::query(
-        "UPDATE workspaces SET name = $2, name_key = $3, description = $4, memo = $5,
-             standby_ttl_seconds = $6, archive_ttl_seconds = $7, updated_at = $8, revision = $9,
-             activity_mode = $10
-         WHERE id = $1",
-    )
-    .bind(id.as_uuid())
-    .bind(&after.name)
-    .bind(after.name.to_lowercase())
-    .bind(&after.description)
-    .bind(&after.memo)
-    .bind(maybe_big(after.standby_ttl_seconds))
-    .bind(maybe_big(after.archive_ttl_seconds))
-    .bind(micros(after.updated_at))
-    .bind(after.revision)
-    .bind(after.activity_mode.map(ActivityMode::as_str))
-    .execute(write.connection())
-    .await?;
+    put(write.connection(), &after).await?;
     write.commit().await?;
     Ok(Some(after))
+}
+
+/// Writes whatever people decide about a workspace. What the controller decides is not touched.
+pub(super) async fn put(connection: &mut PgConnection, workspace: &Workspace) -> Result<()> {
+    sqlx::query(
+        "UPDATE workspaces SET name = $2, name_key = $3, description = $4, memo = $5,
+             standby_ttl_seconds = $6, archive_ttl_seconds = $7, activity_mode = $8, desired_state = $9,
+             desired_changed_at = $10, deleted_at = $11, last_access_at = $12, updated_at = $13, revision = $14
+         WHERE id = $1",
+    )
+    .bind(workspace.id.as_uuid())
+    .bind(&workspace.name)
+    .bind(workspace.name.to_lowercase())
+    .bind(&workspace.description)
+    .bind(&workspace.memo)
+    .bind(maybe_big(workspace.standby_ttl_seconds))
+    .bind(maybe_big(workspace.archive_ttl_seconds))
+    .bind(workspace.activity_mode.map(ActivityMode::as_str))
+    .bind(workspace.desired.as_str())
+    .bind(micros(workspace.desired_changed_at))
+    .bind(workspace.deleted_at.map(micros))
+    .bind(micros(workspace.last_access_at))
+    .bind(micros(workspace.updated_at))
+    .bind(workspace.revision)
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 pub(super) async fn counts(store: &PostgresStore) -> Result<BTreeMap<Phase, u64>> {

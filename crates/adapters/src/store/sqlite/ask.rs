@@ -8,17 +8,13 @@ use codehub_domain::{
     limits::Limits,
 };
 
-use super::{
-    Result, SqliteStore, history,
-    row::{self, micros},
-    workspaces,
-    write::Write,
-};
-use crate::store::{Asked, values};
+use super::{Result, SqliteStore, history, row, workspaces, write::Write};
+use crate::store::{Asked, Edit, values};
 
 pub(super) async fn ask(
     store: &SqliteStore,
     id: WorkspaceId,
+    edit: Edit,
     wish: Desired,
     limits: Limits,
     actor: Actor,
@@ -28,64 +24,51 @@ pub(super) async fn ask(
     let Some(workspace) = workspaces::get(write.connection(), id).await? else {
         return Ok(Asked::NotFound);
     };
-    match desired::ask(&workspace, wish) {
-        Answer::Refuse(refusal) => Ok(Asked::Refused(refusal)),
-        Answer::Already if wish == Desired::Running => already_running(write, workspace).await,
-        Answer::Already => Ok(Asked::Already(Box::new(workspace))),
-        Answer::Change => {
-            if wish == Desired::Running
-                && let Some(hit) =
-                    workspaces::limit_hit(write.connection(), id, workspace.owner, limits).await?
-            {
-                return Ok(Asked::LimitReached(hit));
-            }
-            change(write, workspace, wish, actor, reason).await
-        }
+    let asked = within(&mut write, workspace, edit, wish, limits, actor, reason).await?;
+    match &asked {
+        Asked::Changed(_) | Asked::Already(_) => write.commit().await?,
+        Asked::NotFound | Asked::Refused(_) | Asked::LimitReached(_) => {}
     }
+    Ok(asked)
 }
 
-/// Wanting what already runs is activity, and nothing else.
-async fn already_running(mut write: Write, mut workspace: Workspace) -> Result<Asked> {
-    workspace.last_access_at = workspace.last_access_at.max(row::time(write.now)?);
-    sqlx::query("UPDATE workspaces SET last_access_at = ?2 WHERE id = ?1")
-        .bind(workspace.id.to_string())
-        .bind(micros(workspace.last_access_at))
-        .execute(write.connection())
-        .await?;
-    write.commit().await?;
-    Ok(Asked::Already(Box::new(workspace)))
-}
-
-async fn change(
-    mut write: Write,
-    workspace: Workspace,
+/// The same inside a transaction that has read the row: commit it only where the wish is granted.
+pub(super) async fn within(
+    write: &mut Write,
+    before: Workspace,
+    edit: Edit,
     wish: Desired,
+    limits: Limits,
     actor: Actor,
     reason: &str,
 ) -> Result<Asked> {
-    let workspace = values::granted(workspace, wish, row::time(write.now)?);
-    sqlx::query(
-        "UPDATE workspaces SET desired_state = ?2, desired_changed_at = ?3, deleted_at = ?4,
-             last_access_at = ?5, updated_at = ?6, revision = ?7
-         WHERE id = ?1",
-    )
-    .bind(workspace.id.to_string())
-    .bind(workspace.desired.as_str())
-    .bind(micros(workspace.desired_changed_at))
-    .bind(workspace.deleted_at.map(micros))
-    .bind(micros(workspace.last_access_at))
-    .bind(micros(workspace.updated_at))
-    .bind(workspace.revision)
-    .execute(write.connection())
-    .await?;
-    let entry = values::granted_entry(&workspace, actor, reason);
-    history::append(&mut write, workspace.id, &[entry]).await?;
-    if workspace.deleted_at.is_some() {
-        write.deleted(workspace.id, workspace.owner);
+    let answer = desired::ask(&before, wish);
+    if let Answer::Refuse(refusal) = answer {
+        return Ok(Asked::Refused(refusal));
+    }
+    if answer == Answer::Change
+        && wish == Desired::Running
+        && let Some(hit) = workspaces::limit_hit(write.connection(), before.id, before.owner, limits).await?
+    {
+        return Ok(Asked::LimitReached(hit));
+    }
+    let after = values::granted(&before, edit, wish, row::time(write.now)?);
+    if after != before {
+        workspaces::put(write.connection(), &after).await?;
+    }
+    if answer == Answer::Already {
+        if after.revision != before.revision {
+            write.updated(after.id, after.owner);
+        }
+        return Ok(Asked::Already(Box::new(after)));
+    }
+    let entry = values::granted_entry(&after, actor, reason);
+    history::append(write, after.id, &[entry]).await?;
+    if after.deleted_at.is_some() {
+        write.deleted(after.id, after.owner);
     } else {
-        write.updated(workspace.id, workspace.owner);
+        write.updated(after.id, after.owner);
     }
     write.wake();
-    write.commit().await?;
-    Ok(Asked::Changed(Box::new(workspace)))
+    Ok(Asked::Changed(Box::new(after)))
 }

@@ -39,11 +39,12 @@ pub(super) const ACTIVE: &str =
 pub(super) const RUNNING: &str =
     concat!("SELECT ", workspace_columns!(), " FROM workspaces WHERE takes_place = 1 AND phase = 'RUNNING'");
 
-/// Never looked at comes first.
+/// Never looked at comes first. Without those that are deleted and gone.
 pub(super) const OLDEST: &str = concat!(
     "SELECT ",
     workspace_columns!(),
-    " FROM workspaces WHERE active = 0 AND phase <> 'RUNNING' ORDER BY observed_at, id LIMIT ?1"
+    " FROM workspaces WHERE active = 0 AND phase <> 'RUNNING' AND phase <> 'DELETED'
+      ORDER BY observed_at, id LIMIT ?1"
 );
 
 pub(super) async fn save(

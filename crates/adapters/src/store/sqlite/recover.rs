@@ -1,18 +1,21 @@
 //! The way out of ERROR, by the domain's rule, in one transaction.
 
 use codehub_domain::{
-    WorkspaceId,
+    Desired, WorkspaceId,
     event::Actor,
+    limits::Limits,
     recovery::{self, Recovery, RecoveryRefusal},
 };
 
-use super::{Result, SqliteStore, StoreError, controller, gc, history, workspaces};
-use crate::store::{Recovered, belongs_to, values};
+use super::{Result, SqliteStore, StoreError, ask, controller, gc, history, workspaces};
+use crate::store::{ASKED_WITH_RECOVERY, Asked, Edit, Recovered, belongs_to, values};
 
 pub(super) async fn recover(
     store: &SqliteStore,
     id: WorkspaceId,
     wish: Recovery,
+    desired: Option<Desired>,
+    limits: Limits,
     actor: Actor,
 ) -> Result<Recovered> {
     let mut write = store.write().await?;
@@ -38,7 +41,16 @@ pub(super) async fn recover(
     }
     let entry = values::recovered_entry(&before.status, &next, wish, actor);
     history::append(&mut write, id, &[entry]).await?;
-    let after = workspaces::get(write.connection(), id).await?.unwrap_or(before);
+    let mut after = workspaces::get(write.connection(), id).await?.unwrap_or(before);
+    if let Some(desired) = desired {
+        let edit = Edit::default();
+        after =
+            match ask::within(&mut write, after, edit, desired, limits, actor, ASKED_WITH_RECOVERY).await? {
+                Asked::Changed(after) | Asked::Already(after) => *after,
+                Asked::LimitReached(hit) => return Ok(Recovered::LimitReached(hit)),
+                Asked::NotFound | Asked::Refused(_) => return Ok(Recovered::NotFound),
+            };
+    }
     write.updated(id, after.owner);
     write.wake();
     write.commit().await?;

@@ -45,21 +45,23 @@ impl Write {
     }
 
     pub(super) fn updated(&mut self, workspace: WorkspaceId, owner: UserId) {
-        self.changes.push(Change::Updated { workspace, owner });
+        self.announce(Change::Updated { workspace, owner });
     }
 
     pub(super) fn deleted(&mut self, workspace: WorkspaceId, owner: UserId) {
-        self.changes.push(Change::Deleted { workspace, owner });
+        self.announce(Change::Deleted { workspace, owner });
     }
 
     pub(super) fn wake(&mut self) {
-        if !self.changes.contains(&Change::Wake) {
-            self.changes.push(Change::Wake);
-        }
+        self.announce(Change::Wake);
     }
 
     pub(super) fn access(&mut self, user: UserId) {
-        let change = Change::Access { user };
+        self.announce(Change::Access { user });
+    }
+
+    /// Once: it is one transaction.
+    fn announce(&mut self, change: Change) {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }

@@ -215,7 +215,7 @@ fn failed(error: impl Into<Failure>) -> Failed {
     Outcome::Failed(error.into())
 }
 
-fn action_failed(message: String) -> Failed {
+pub(super) fn action_failed(message: String) -> Failed {
     Outcome::Failed(Failure::new(ErrorReason::ActionFailed, message))
 }
 

@@ -1,6 +1,6 @@
 //! The controller's jobs: what runs beside its loop, at most one per workspace.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{any::Any, collections::BTreeMap, panic::AssertUnwindSafe, time::Duration};
 
 use codehub_adapters::{
     archive::Progress as Meter,
@@ -10,6 +10,7 @@ use codehub_domain::{
     Epoch, ErrorReason, Failure, Progress, Timestamp, Workspace, WorkspaceId, decide::Outcome,
     observed::Observed, plan::Action,
 };
+use futures::FutureExt as _;
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
@@ -21,7 +22,7 @@ use super::{
     execute::{self, Executor},
     observe,
 };
-use crate::coordinator::Context;
+use crate::coordinator::{Context, health::caught};
 
 /// What a survey found; `None` for what needs a closer look.
 pub(super) struct Survey {
@@ -40,7 +41,16 @@ pub(super) struct Look {
 pub(super) enum Finished {
     Survey(Result<Survey, StoreError>),
     Look(Box<Look>),
-    Act { workspace: WorkspaceId, action: Action, outcome: Outcome },
+    Act {
+        workspace: WorkspaceId,
+        action: Action,
+        outcome: Outcome,
+    },
+    /// A look at this workspace (`None`: the survey) ended without a result, which is a bug.
+    Panicked {
+        workspace: Option<WorkspaceId>,
+        panic: Box<dyn Any + Send>,
+    },
 }
 
 /// How far an action is.
@@ -108,12 +118,8 @@ impl Jobs {
                         return finished;
                     }
                 }
-                Some(Err(error)) if error.is_cancelled() => {}
-                Some(Err(error)) => {
-                    // A panic in a job is a bug; the workspace is looked at again by the next survey.
-                    tracing::error!(%error, "a job of the controller panicked");
-                    self.forget_dead();
-                }
+                // Cancelled: nobody waits for it.
+                Some(Err(_)) => {}
             }
         }
     }
@@ -132,24 +138,33 @@ impl Jobs {
         }
     }
 
-    fn forget_dead(&mut self) {
-        self.of.retain(|_, (_, job)| !job.handle.is_finished());
-        self.survey = None;
+    /// Starts a job; its number, and how to end it.
+    fn spawn(
+        &mut self,
+        workspace: Option<WorkspaceId>,
+        work: impl Future<Output = Finished> + Send + 'static,
+    ) -> (u64, AbortHandle) {
+        self.number += 1;
+        let number = self.number;
+        // What it leaves half-done in the world, the next look finds.
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let handle = self.set.spawn(async move {
+            let finished = work.await.unwrap_or_else(|panic| Finished::Panicked { workspace, panic });
+            (workspace, number, finished)
+        });
+        (number, handle)
     }
 
     pub(super) fn survey(&mut self, due: Due) {
         let context = self.context.clone();
-        let number = self.next_number();
-        self.survey = Some(number);
-        self.set.spawn(async move { (None, number, Finished::Survey(observe::survey(&context, due).await)) });
+        let survey = async move { Finished::Survey(observe::survey(&context, due).await) };
+        self.survey = Some(self.spawn(None, survey).0);
     }
 
     pub(super) fn look(&mut self, id: WorkspaceId, after: Option<(Action, Outcome)>) {
         let context = self.context.clone();
-        let number = self.next_number();
-        let handle = self.set.spawn(async move {
-            (Some(id), number, Finished::Look(Box::new(observe::look_at(&context, id, after).await)))
-        });
+        let look = async move { Finished::Look(Box::new(observe::look_at(&context, id, after).await)) };
+        let (number, handle) = self.spawn(Some(id), look);
         self.of.insert(id, (number, Job { handle, act: None }));
     }
 
@@ -162,17 +177,22 @@ impl Jobs {
 
     pub(super) fn act(&mut self, workspace: Workspace, action: Action) {
         let id = workspace.id;
-        let number = self.next_number();
         let (cancel, meter) = (CancellationToken::new(), Meter::default());
         let (started, working) = watch::channel(None);
         let executor = self.executor.clone();
         let (cancel_inside, meter_inside) = (cancel.clone(), meter.clone());
-        let handle = self.set.spawn(async move {
+        let (number, handle) = self.spawn(Some(id), async move {
             let begun = Instant::now();
-            let outcome = executor.run(&workspace, &action, &meter_inside, &cancel_inside, &started).await;
+            let attempt = executor.run(&workspace, &action, &meter_inside, &cancel_inside, &started);
+            let attempt = AssertUnwindSafe(attempt).catch_unwind().await;
+            // The same policy as for any failure: a few more tries, then a person is told.
+            let outcome = attempt.unwrap_or_else(|panic| {
+                let why = caught("action", &*panic);
+                execute::action_failed(format!("CodeHub itself failed, which is a bug: {why}"))
+            });
             metrics::histogram!("codehub_action_seconds", "action" => execute::name(&action))
                 .record(begun.elapsed().as_secs_f64());
-            (Some(id), number, Finished::Act { workspace: id, action, outcome })
+            Finished::Act { workspace: id, action, outcome }
         });
         let now = Instant::now();
         let act = Act { cancel, meter, working, last: (now, 0), rate: 0, moved: 0, moved_at: now };
@@ -209,11 +229,6 @@ impl Jobs {
         let progress = (total > 0).then_some(Progress { done, total, rate: act.rate });
         let idle = now.duration_since(act.moved_at.max(since));
         Some(UnderWay { progress, overdue: deadline.is_some_and(|limit| idle > limit) })
-    }
-
-    fn next_number(&mut self) -> u64 {
-        self.number += 1;
-        self.number
     }
 }
 

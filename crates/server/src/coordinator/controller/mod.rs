@@ -8,14 +8,18 @@
 //! The loop itself never waits for a dependency other than the store. Everything slow is a job: the
 //! *survey* (which workspaces are due, and a bulk look at instances and volumes), a *look* at one
 //! workspace, or an *act* on one. There is at most one job per workspace, so a slow archive delays
-//! nobody else and no two actions ever touch one home. Dropping the controller ends its jobs.
+//! nobody else and no two actions ever touch one home. Dropping the controller ends its jobs. A panic
+//! stays with the one workspace it is about.
 
 mod execute;
 mod jobs;
 mod observe;
 mod pace;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use codehub_adapters::store::{Due, Saved, StoreError};
 use codehub_domain::{
@@ -26,7 +30,10 @@ use codehub_domain::{
 };
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
 
-use super::{Context, Ended};
+use super::{
+    Context, Ended,
+    health::{Component, caught},
+};
 use jobs::{Finished, Jobs, Look, Survey};
 use pace::Pace;
 
@@ -73,24 +80,24 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
         match step {
             Ok(()) => {}
             Err(Stop::Fenced) => return Ended::Fenced,
-            Err(Stop::Store(error)) => {
+            Err(error @ (Stop::Store(_) | Stop::Rules(_))) => {
                 metrics::counter!("codehub_component_errors_total", "component" => "controller").increment(1);
-                tracing::warn!(%error, "the controller could not read or save; it looks again");
+                tracing::warn!(%error, "the controller could not finish a step; it looks again");
             }
         }
     }
 }
 
 /// Why a step could not be finished.
+#[derive(Debug, thiserror::Error)]
 enum Stop {
+    #[error("another process leads")]
     Fenced,
-    Store(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A bug: nothing was decided for this workspace.
+    #[error("the rules panicked over workspace {0}")]
+    Rules(WorkspaceId),
 }
 
 struct Controller {
@@ -112,11 +119,24 @@ impl Controller {
 
     async fn settle(&mut self, finished: Finished) -> Result<(), Stop> {
         match finished {
-            Finished::Survey(survey) => self.surveyed(survey?).await,
+            Finished::Survey(survey) => {
+                self.context.health.well(Component::Survey);
+                self.surveyed(survey?).await
+            }
             Finished::Look(look) => self.looked(*look).await,
             Finished::Act { workspace, action, outcome } => {
                 note_outcome(workspace, &action, &outcome);
                 self.jobs.look(workspace, Some((action, outcome)));
+                Ok(())
+            }
+            // The next survey comes when it would have come anyway.
+            Finished::Panicked { workspace: None, panic } => {
+                self.context.health.panicked(Component::Survey, &*panic);
+                Ok(())
+            }
+            Finished::Panicked { workspace: Some(workspace), panic } => {
+                let why = caught("look", &*panic);
+                tracing::error!(%workspace, why, "a look at a workspace panicked; the next survey looks again");
                 Ok(())
             }
         }
@@ -142,7 +162,7 @@ impl Controller {
                 }
                 Err(Stop::Fenced) => return Err(Stop::Fenced),
                 // Only this one waits; a database that is away says so again for the next.
-                Err(Stop::Store(error)) => {
+                Err(error @ (Stop::Store(_) | Stop::Rules(_))) => {
                     metrics::counter!("codehub_component_errors_total", "component" => "controller")
                         .increment(1);
                     tracing::warn!(workspace = %id, %error, "could not be decided now");
@@ -172,7 +192,7 @@ impl Controller {
         outcome: Option<(&Action, &Outcome)>,
         now: Timestamp,
     ) -> Result<bool, Stop> {
-        let mut decision = (self.context.decide)(&Inputs {
+        let mut decision = self.decide(&Inputs {
             workspace: &workspace,
             seen,
             outcome,
@@ -180,7 +200,7 @@ impl Controller {
             now,
             op_id: self.context.chance.op_id(),
             jitter: self.context.chance.jitter(),
-        });
+        })?;
         self.stamp(&workspace, &mut decision.status);
         let saves = changed(&workspace, &decision);
         if saves && !self.save(&mut workspace, &decision).await? {
@@ -195,6 +215,15 @@ impl Controller {
             self.jobs.look(workspace.id, None);
         }
         Ok(saves)
+    }
+
+    /// What the rules say. Should they panic over this workspace, they still hold for every other.
+    fn decide(&self, inputs: &Inputs<'_>) -> Result<Decision, Stop> {
+        catch_unwind(AssertUnwindSafe(|| (self.context.decide)(inputs))).map_err(|panic| {
+            let (workspace, why) = (inputs.workspace.id, caught("rules", &*panic));
+            tracing::error!(%workspace, why, "the rules panicked over a workspace; it waits");
+            Stop::Rules(workspace)
+        })
     }
 
     /// Notes where the home and the instance live, when they come into being or go.

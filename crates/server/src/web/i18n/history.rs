@@ -44,6 +44,7 @@ pub fn reason(lang: Lang, reason: &str) -> String {
             "archiving asked for" => Some("보관 요청"),
             "asked for through the API" => Some("API 요청"),
             "recovery asked for" => Some("복구 요청"),
+            "asked for with the recovery" => Some("복구와 함께 요청"),
             "recovery asked for, accepting the loss" => Some("데이터 유실을 감수한 복구 요청"),
             _ if reason.starts_with("recovery asked for, from archive ") => Some("보관본에서 복구 요청"),
             _ => None,

@@ -171,6 +171,8 @@ texts! {
     no_archive_to_restore: "There is no archive of this workspace.", "이 워크스페이스의 보관본이 없습니다.";
     confirm_restore: "I understand that whatever is newer than this archive is lost.", "이 보관본 이후의 변경 내용은 사라진다는 것을 이해했습니다.";
     confirm_drop: "I understand that the home as it is now is given up for this archive.", "현재 홈을 버리고 이 보관본으로 되돌린다는 것을 이해했습니다.";
+    recover_and_start: "Recover and start", "복구하고 시작";
+    recover_and_wait: "Recover and leave it stopped", "복구하고 중지 상태로 두기";
     start_empty: "Start with an empty home", "빈 홈으로 시작";
     start_empty_text: "The workspace keeps its name and settings and gets a new, empty home.", "이름과 설정은 그대로 두고, 비어 있는 새 홈을 만듭니다.";
     confirm_empty: "I understand that the data of this workspace is given up.", "이 워크스페이스의 데이터를 포기한다는 것을 이해했습니다.";
@@ -252,6 +254,7 @@ texts! {
     this_one: "this one", "현재 서버";
     epoch: "epoch", "에포크";
     does_not_lead: "does not lead", "리더 아님";
+    components_fail: "Parts of it keep failing; the log says why:", "일부 구성 요소가 계속 실패하고 있습니다. 로그를 확인하세요:";
     gc: "Clean-up", "정리 작업";
     gc_normal: "works normally", "정상";
     gc_braked: "Clean-up is halted", "정리 작업이 중단되었습니다";

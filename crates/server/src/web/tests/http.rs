@@ -7,7 +7,9 @@ use ::http::{
     },
 };
 use codehub_adapters::store::ReplicaNote;
-use codehub_domain::{Desired, Operation, Phase, user::Role};
+use codehub_domain::{
+    Desired, ErrorReason, Failure, Operation, Phase, event::Actor, limits::Limits, user::Role,
+};
 
 use super::{OURS, TestApp};
 use crate::{api, auth::first_run, web::assets};
@@ -312,4 +314,39 @@ async fn without_a_script_a_page_looks_again_only_while_something_is_under_way()
     assert!(
         page.contains("href=\"#main\"") && page.contains("<main") && page.contains("aria-live=\"polite\"")
     );
+}
+
+/// What it was meant to become may be what went wrong: there are other ways than trying that again.
+#[tokio::test]
+async fn recovery_offers_to_go_another_way() {
+    let app = TestApp::new().await;
+    let (me, ann) = app.person("ann", Role::User).await;
+    let (_, root) = app.person("root", Role::Admin).await;
+    let store = app.app.store();
+    let made = app.workspace(me, "too large").await;
+    store.workspace_ask(made.id, Desired::Archived, Limits::NONE, Actor::User(me), "archive").await.unwrap();
+    let made = store.workspace_get(made.id).await.unwrap().unwrap();
+    let made = app
+        .put(&made, |status| {
+            status.phase = Phase::Error;
+            status.error = Some(Failure::new(ErrorReason::RetryExceeded, "no space left"));
+        })
+        .await;
+    let page = format!("/workspaces/{}", made.id);
+    let offers =
+        |body: &str| ["RUNNING", "STANDBY", "ARCHIVED"].map(|it| body.contains(&format!("\"recover-{it}\"")));
+    assert_eq!(
+        offers(&app.get(&page, &ann).await.body),
+        [true, true, false],
+        "what it wants anyway is no choice"
+    );
+    assert_eq!(offers(&app.get(&page, &root).await.body), [false, true, false], "starting is the owner's");
+
+    let path = format!("{page}/recover");
+    let status = app.post(&path, &root, "desired_state=RUNNING").await.status;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(store.workspace_get(made.id).await.unwrap().unwrap(), made);
+    assert_eq!(app.post(&path, &ann, "desired_state=RUNNING").await.status, StatusCode::SEE_OTHER);
+    let after = store.workspace_get(made.id).await.unwrap().unwrap();
+    assert_eq!((after.desired, after.status.error), (Desired::Running, None));
 }

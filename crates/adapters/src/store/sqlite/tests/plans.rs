@@ -11,7 +11,7 @@ use crate::store::{Due, Store};
 
 const ROWS: i64 = 10_000;
 
-/// Mostly archived, some on standby, a few running, a handful active.
+/// Mostly archived, some on standby, some deleted, a few running, a handful active.
 async fn crowded() -> (SqliteStore, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path().join("codehub.db")).await.unwrap();
@@ -28,15 +28,17 @@ async fn crowded() -> (SqliteStore, tempfile::TempDir) {
     sqlx::query(
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2),
               w (i, phase) AS (SELECT i, CASE WHEN i % 100 = 0 THEN 'RUNNING' WHEN i % 10 < 3 THEN 'STANDBY'
-                                              ELSE 'ARCHIVED' END FROM n)
+                                              WHEN i % 10 = 9 THEN 'DELETED' ELSE 'ARCHIVED' END FROM n)
          INSERT INTO workspaces (id, owner_user_id, name, name_key, description, memo, image_ref,
              home_store_key, archive_ttl_seconds, desired_state, desired_changed_at, last_access_at,
              conditions, observed_at, phase, phase_changed_at, operation, error_count, home_ctx,
-             instance_backend, storage_backend, created_at, updated_at, revision)
+             instance_backend, storage_backend, created_at, updated_at, revision, deleted_at)
          SELECT printf('01890a5d-ac96-774b-bcce-%012x', i), '01890a5d-ac96-774b-bcce-b302099a8057', 'w', 'w',
              '', '', '', '', CASE WHEN i % 5 = 0 THEN 60 + i END,
-             CASE WHEN i % 2000 = 1 THEN 'RUNNING' ELSE phase END, ?1, ?1, '{}', ?1, phase, ?1, 'NONE', 0,
-             '{\"truth\":\"volume\",\"generation\":1}', '', '', ?1, ?1, 1
+             CASE WHEN i % 2000 = 1 THEN 'RUNNING' ELSE phase END, ?1, ?1, '{}',
+             CASE WHEN phase <> 'DELETED' THEN ?1 END, phase, ?1, 'NONE', 0,
+             '{\"truth\":\"volume\",\"generation\":1}', '', '', ?1, ?1, 1,
+             CASE WHEN phase = 'DELETED' THEN ?1 END
          FROM w",
     )
     .bind(now)
@@ -64,7 +66,7 @@ async fn the_frequent_questions_use_indexes() {
     for (sql, indexes) in [
         (controller::ACTIVE, vec!["workspaces_active"]),
         (controller::RUNNING, vec!["workspaces_places"]),
-        (controller::OLDEST, vec!["workspaces_observed"]),
+        (controller::OLDEST, vec!["workspaces_quiet"]),
         (ttl::STANDBY, vec!["workspaces_ttl_standby", "workspaces_ttl_standby_own"]),
         (ttl::ARCHIVE, vec!["workspaces_ttl_archive", "workspaces_ttl_archive_own"]),
         (
@@ -105,8 +107,10 @@ async fn the_frequent_questions_are_quick() {
         let active = store.workspaces_due(Due::Active).await.unwrap().workspaces.len();
         let due = started.elapsed();
         let started = Instant::now();
-        let full = store.workspaces_due(Due::Full { also_oldest: 100 }).await.unwrap().workspaces.len();
+        let full = store.workspaces_due(Due::Full { also_oldest: 100 }).await.unwrap().workspaces;
         let due_full = started.elapsed();
+        assert!(full.iter().all(|found| found.deleted_at.is_none()), "what is gone is not looked at");
+        let full = full.len();
         let started = Instant::now();
         assert_eq!(store.ttl_expire(epoch, &policy).await.unwrap(), []);
         let expire = started.elapsed();
