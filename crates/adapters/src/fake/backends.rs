@@ -1,6 +1,6 @@
 //! The runtime ports over the simulated world, each call as one simulated process.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, Timestamp, VolumeKey, WorkspaceId, observed::Instance};
@@ -79,8 +79,8 @@ impl Instances for FakeBackends {
         }
     }
 
-    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
-        Ok(self.world.upstream(id))
+    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
+        Ok(self.world.upstream(id).map(Into::into))
     }
 
     async fn logs(&self, _id: WorkspaceId, _query: LogQuery) -> runtime::Result<LogStream> {

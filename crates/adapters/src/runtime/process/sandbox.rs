@@ -1,10 +1,10 @@
 //! Shutting a workspace in with bubblewrap, where it is installed and the kernel lets it.
 //!
 //! Inside, the machine is read-only; `/tmp`, `/dev` and the process table are its own; CodeHub's data
-//! directory is empty but for this workspace's home. The network is the machine's: the proxy has to
-//! reach the program. There are no privileges inside, also not for root: whoever could mount could undo
-//! all of this. Seen from outside, `bwrap` is the leader of the workspace's session and ends
-//! with its program's status.
+//! directory is empty but for this workspace's home and the place of its socket. The network is the
+//! machine's. There are no privileges inside, also not for root: whoever could mount could undo all of
+//! this. Seen from outside, `bwrap` is the leader of the workspace's session and ends with its program's
+//! status.
 
 use std::{
     collections::BTreeSet,
@@ -23,6 +23,8 @@ pub(super) struct Inside<'a> {
     pub(super) home: &'a Path,
     /// Where the program finds it.
     pub(super) seen_as: &'a Path,
+    /// Where it listens, if that is a socket.
+    pub(super) socket_dir: Option<&'a Path>,
     /// More that is not for workspaces.
     pub(super) hidden: &'a [PathBuf],
     /// The program and its words: what they name has to be there inside.
@@ -132,6 +134,9 @@ pub(super) fn words(bwrap: &Path, inside: &Inside<'_>) -> Vec<OsString> {
         add(&[program, program], "--ro-bind");
     }
     add(&[inside.home, inside.seen_as], "--bind");
+    if let Some(dir) = inside.socket_dir {
+        add(&[dir, dir], "--bind");
+    }
     add(&[inside.seen_as], "--chdir");
     words.push("--".into());
     words

@@ -51,8 +51,8 @@ impl Instances for At {
     async fn list(&self) -> runtime::Result<Vec<Listed>> {
         Ok(Vec::new())
     }
-    async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
-        Ok(Some(self.0))
+    async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
+        Ok(Some(self.0.into()))
     }
     async fn logs(&self, _: WorkspaceId, _: LogQuery) -> runtime::Result<LogStream> {
         Ok(Box::pin(futures::stream::empty()))

@@ -11,7 +11,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use codehub_adapters::store::{Change, Changes};
+use codehub_adapters::{
+    runtime,
+    store::{Change, Changes},
+};
 use codehub_domain::{ArchiveKey, Desired, Operation, Phase, UserId, WorkspaceId};
 use hyper::service::service_fn;
 use hyper_util::{
@@ -55,7 +58,7 @@ pub(super) fn workspace() -> WorkspaceId {
 /// The rest of the server, as a few fields.
 pub(super) struct FakeGate {
     pub(super) views: Mutex<HashMap<WorkspaceId, View>>,
-    pub(super) upstream: Mutex<Option<SocketAddr>>,
+    pub(super) upstream: Mutex<Option<runtime::Upstream>>,
     pub(super) sessions: Mutex<HashMap<Vec<u8>, UserId>>,
     pub(super) wakes: AtomicU32,
     pub(super) looks: AtomicU32,
@@ -127,8 +130,8 @@ impl Gate for FakeGate {
         Ok(self.views.lock().unwrap().get(&id).cloned())
     }
 
-    async fn upstream(&self, _: WorkspaceId) -> Result<Option<SocketAddr>, GateError> {
-        Ok(*self.upstream.lock().unwrap())
+    async fn upstream(&self, _: WorkspaceId) -> Result<Option<runtime::Upstream>, GateError> {
+        Ok(self.upstream.lock().unwrap().clone())
     }
 
     async fn wake(&self, id: WorkspaceId, _: UserId) -> Result<Woken, GateError> {
@@ -211,7 +214,7 @@ impl Rig {
     }
 
     pub(super) fn lead_to(&self, upstream: &Upstream) {
-        *self.gate.upstream.lock().unwrap() = Some(upstream.addr);
+        *self.gate.upstream.lock().unwrap() = Some(upstream.addr.into());
     }
 
     pub(super) async fn connect(&self) -> TcpStream {

@@ -18,7 +18,7 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\
                       Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: chat\r\n\r\n";
 
 /// Agrees to every upgrade, then sends back what comes, byte for byte.
-async fn echo() -> Upstream {
+pub(super) async fn echo() -> Upstream {
     Upstream::new(|mut stream| async move {
         let Some(head) = read_head(&mut stream).await else { return };
         let head = head.to_lowercase();
@@ -43,7 +43,7 @@ fn handshake(lines: &[&str]) -> String {
     head("GET", "/ws", &[&upgrade[..], lines].concat())
 }
 
-async fn open(rig: &Rig) -> TcpStream {
+pub(super) async fn open(rig: &Rig) -> TcpStream {
     let mut stream = rig.connect().await;
     let cookie = format!("Cookie: {COOKIE}");
     stream.write_all(handshake(&[&cookie, OURS]).as_bytes()).await.unwrap();
@@ -54,7 +54,7 @@ async fn open(rig: &Rig) -> TcpStream {
     stream
 }
 
-async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+pub(super) async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     timeout(Duration::from_secs(5), stream.read_exact(&mut bytes)).await.unwrap().unwrap();
     bytes
