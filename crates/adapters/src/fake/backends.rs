@@ -83,8 +83,12 @@ impl Instances for FakeBackends {
         Ok(self.world.upstream(id).map(Into::into))
     }
 
-    async fn logs(&self, _id: WorkspaceId, _query: LogQuery) -> runtime::Result<LogStream> {
-        Ok(Box::pin(futures::stream::empty()))
+    async fn logs(&self, _id: WorkspaceId, query: LogQuery) -> runtime::Result<LogStream> {
+        Ok(if query.follow {
+            Box::pin(futures::stream::pending())
+        } else {
+            Box::pin(futures::stream::empty())
+        })
     }
 }
 

@@ -26,6 +26,7 @@ pub mod extract;
 mod fields;
 mod health;
 mod history;
+mod lasting;
 mod logs;
 pub mod openapi;
 pub mod page;

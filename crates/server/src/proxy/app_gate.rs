@@ -63,6 +63,7 @@ impl Gate for AppGate {
                     Via::Session(_) => true,
                     Via::Token(_) => false,
                 },
+                until: identity.until,
             })),
             Err(AuthError::Unauthorized(_)) => Ok(None),
             Err(AuthError::Store(error)) => Err(unreachable(error)),

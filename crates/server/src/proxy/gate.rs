@@ -2,6 +2,8 @@
 //! it listens, and the wish to wake it. Everything the proxy caches comes from here, so that a test
 //! replaces the whole server with a few lines.
 
+use std::time::Instant;
+
 use async_trait::async_trait;
 use codehub_adapters::{runtime::Upstream, store::Changes};
 use codehub_domain::{
@@ -24,6 +26,8 @@ pub struct Caller {
     pub user: UserId,
     /// By something browsers send by themselves: then the origin of a WebSocket matters.
     pub by_cookie: bool,
+    /// When the credential runs out, unless it is prolonged.
+    pub until: Option<Instant>,
 }
 
 /// How the web program of a workspace wants to be proxied.

@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -59,6 +59,10 @@ pub(super) fn workspace() -> WorkspaceId {
 pub(super) struct FakeGate {
     pub(super) views: Mutex<HashMap<WorkspaceId, View>>,
     pub(super) upstream: Mutex<Option<runtime::Upstream>>,
+    /// When all credentials run out.
+    pub(super) until: Mutex<Option<Instant>>,
+    /// By how much they are prolonged when they are used.
+    pub(super) slides: Mutex<Option<Duration>>,
     pub(super) sessions: Mutex<HashMap<Vec<u8>, UserId>>,
     pub(super) wakes: AtomicU32,
     pub(super) looks: AtomicU32,
@@ -89,6 +93,8 @@ impl FakeGate {
         Arc::new(Self {
             views: Mutex::new(HashMap::from([(workspace(), view)])),
             upstream: Mutex::default(),
+            until: Mutex::default(),
+            slides: Mutex::default(),
             sessions: Mutex::new(sessions),
             wakes: AtomicU32::new(0),
             looks: AtomicU32::new(0),
@@ -106,6 +112,10 @@ impl FakeGate {
         self.tell(Change::Updated { workspace: workspace(), owner: owner() });
     }
 
+    fn until(&self) -> Option<Instant> {
+        *self.until.lock().unwrap()
+    }
+
     pub(super) fn tell(&self, change: Change) {
         let _ = self.changes.send(change);
     }
@@ -115,12 +125,20 @@ impl FakeGate {
 impl Gate for FakeGate {
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
         self.identifications.fetch_add(1, SeqCst);
+        if self.until().is_some_and(|until| until <= Instant::now()) {
+            return Ok(None);
+        }
+        if let Some(more) = *self.slides.lock().unwrap() {
+            *self.until.lock().unwrap() = Some(Instant::now() + more);
+        }
         Ok(match credential {
             Credential::Session(secret) => {
-                self.sessions.lock().unwrap().get(secret).map(|&user| Caller { user, by_cookie: true })
+                let user = self.sessions.lock().unwrap().get(secret).copied();
+                user.map(|user| Caller { user, by_cookie: true, until: self.until() })
             }
             Credential::Bearer(token) => {
-                (token == TOKEN.as_bytes()).then(|| Caller { user: owner(), by_cookie: false })
+                let caller = || Caller { user: owner(), by_cookie: false, until: self.until() };
+                (token == TOKEN.as_bytes()).then(caller)
             }
         })
     }
