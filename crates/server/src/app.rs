@@ -7,7 +7,13 @@ use codehub_domain::{Epoch, UserId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{activity::Activity, api::Feeds, auth::password::Passwords, config::Config, idle::Rules};
+use crate::{
+    activity::Activity,
+    api::{Feeds, LastCheck},
+    auth::password::Passwords,
+    config::Config,
+    idle::Rules,
+};
 
 /// The ports, as configured.
 #[derive(Clone)]
@@ -34,6 +40,8 @@ pub struct App {
     pub access_changed: broadcast::Sender<Option<UserId>>,
     /// What the event streams of a user share.
     pub feeds: Feeds,
+    /// What `/readyz` last found out.
+    pub last_check: LastCheck,
     /// Cancelled when the server begins to shut down: long-lived streams end on it.
     pub shutdown: CancellationToken,
 }
@@ -50,6 +58,7 @@ impl App {
             leading: watch::Sender::new(None),
             access_changed: broadcast::Sender::new(64),
             feeds: Feeds::default(),
+            last_check: LastCheck::default(),
             shutdown: CancellationToken::new(),
         }
     }

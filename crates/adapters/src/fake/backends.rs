@@ -36,6 +36,7 @@ impl Instances for FakeBackends {
     }
 
     async fn ping(&self) -> runtime::Result<()> {
+        self.world.pinged();
         Ok(())
     }
 
