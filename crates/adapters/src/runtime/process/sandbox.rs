@@ -37,7 +37,8 @@ impl Inside<'_> {
     }
 
     /// What the command needs of the machine's `/tmp`, which is otherwise not shown: the directories
-    /// directly below it in which the program, or a script it is given, lies.
+    /// directly below it in which the program, or a script it is given, lies. Not what leads to the home or the
+    /// socket: those are shown by themselves.
     fn needed_of_tmp(&self) -> BTreeSet<PathBuf> {
         let mut needed = BTreeSet::new();
         for word in self.command {
@@ -45,7 +46,8 @@ impl Inside<'_> {
                 && let Some(first) = below.components().next()
             {
                 let path = Path::new("/tmp").join(first);
-                if path.exists() && !self.seen_as.starts_with(word) {
+                let shown = Path::new(word).starts_with(self.data_dir) || self.seen_as.starts_with(word);
+                if path.exists() && !shown {
                     needed.insert(path);
                 }
             }
@@ -140,4 +142,32 @@ pub(super) fn words(bwrap: &Path, inside: &Inside<'_>) -> Vec<OsString> {
     add(&[inside.seen_as], "--chdir");
     words.push("--".into());
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_tmp_only_what_the_command_needs_is_shown() {
+        let tmp = tempfile::tempdir_in("/tmp").unwrap();
+        let (data, tools) = (tmp.path().join("data"), tempfile::tempdir_in("/tmp").unwrap());
+        let (home, socket) = (data.join("homes/h"), data.join("run/x/ide"));
+        let words = ["sh", "run.py", "ide"].map(|name| tools.path().join(name).display().to_string());
+        let mut command = words.to_vec();
+        command.extend([home.display().to_string(), socket.display().to_string()]);
+        let inside = Inside {
+            data_dir: &data,
+            home: &home,
+            seen_as: &home,
+            socket_dir: socket.parent(),
+            hidden: &[],
+            command: &command,
+        };
+        assert_eq!(
+            inside.needed_of_tmp(),
+            BTreeSet::from([tools.path().to_owned()]),
+            "no neighbours of the data"
+        );
+    }
 }
