@@ -126,6 +126,20 @@ async fn whoever_asks_whether_it_is_ready_does_not_load_what_it_depends_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_only_coordinates_answers_nobody_but_machines() {
+    // Several processes need servers for what they share; this one has all it needs in itself.
+    let shared = [("database.url", "postgres://nowhere/x"), ("redis.url", "redis://nowhere")];
+    let app = TestApp::with(&[("role", "coordinator"), shared[0], shared[1]]).await;
+    let ann = app.ann().await;
+    for path in ["/", "/login", "/api/v1/workspaces", &format!("/w/{}/", uuid::Uuid::now_v7())] {
+        let answer = app.client.get(app.url(path)).bearer_auth(&ann.token).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("text/html"), "{path}");
+    }
+    app.send(app.client.get(app.url("/readyz"))).await.is(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn http2_without_tls_works() {
     let app = TestApp::start().await;
     let ann = app.ann().await;

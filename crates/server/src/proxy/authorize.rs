@@ -19,7 +19,7 @@ use super::{
     error::ProxyError,
     gate::{Caller, Credential, Gate, View},
 };
-use crate::auth;
+use crate::auth::{self, secret::TOKEN_PREFIX};
 
 /// How long an answer is believed without news.
 const FRESH_FOR: Duration = Duration::from_secs(2);
@@ -113,7 +113,10 @@ impl Callers {
         }
         let Some(secret) = session else { return Err(ProxyError::SignIn) };
         let caller = self.ask(Credential::Session(secret)).await?.ok_or(ProxyError::SignIn)?;
-        Ok(Identified { caller, our_authorization: false })
+        // One of ours that is not valid (any more) is not the workspace's to see either.
+        let our_authorization =
+            bearer(headers).is_some_and(|token| token.starts_with(TOKEN_PREFIX.as_bytes()));
+        Ok(Identified { caller, our_authorization })
     }
 
     /// Whether this still lets the same user in, and how long. Asks until there is an answer.

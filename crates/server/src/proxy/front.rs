@@ -37,17 +37,17 @@ impl Application {
 }
 
 /// Answers one request of a connection. Connections should be read through
-/// [`super::framing::Strict`] and served with upgrades.
+/// [`super::framing::Strict`] and served with upgrades. Without a proxy everything is the application's.
 ///
 /// # Errors
 /// The application's task ended without an answer; the connection should, too.
 pub fn answer(
     mut request: Request<Incoming>,
     addr: SocketAddr,
-    proxy: &Arc<Proxy>,
+    proxy: Option<&Arc<Proxy>>,
     application: &Application,
 ) -> impl Future<Output = Result<Response<ProxyBody>, JoinError>> + Send + use<> {
-    if is_ours(request.uri()) {
+    if let Some(proxy) = proxy.filter(|_| is_ours(request.uri())) {
         let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
         return Either::Left(async move { Ok(proxy.serve(request.map(ProxyBody::from), Some(peer)).await) });
     }

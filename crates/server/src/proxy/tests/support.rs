@@ -293,7 +293,7 @@ async fn serve(proxy: Arc<Proxy>, stream: TcpStream, peer: SocketAddr) {
     stream.set_nodelay(true).unwrap();
     let router = axum::Router::new().fallback(|| async { "the application" });
     let application = front::Application::here(router);
-    let service = service_fn(move |request| front::answer(request, peer, &proxy, &application));
+    let service = service_fn(move |request| front::answer(request, peer, Some(&proxy), &application));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(64 * 1024);
     let _ = builder.serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service).await;
