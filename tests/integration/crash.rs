@@ -65,6 +65,31 @@ async fn a_running_program_survives_its_server() {
     }
 }
 
+/// The built-in IDE listens on a socket; nothing of it is open to other users of the machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_built_in_ide_is_reached_before_and_after_a_crash_and_not_by_its_port() {
+    let setup = Setup::new().env("IDE", "builtin").env("IDE_COMMAND", "").env("PROCESS_SANDBOX", "auto");
+    let mut server = setup.start().await;
+    let id = server.create(json!({ "name": "closed" })).await;
+    let of_ide = async |server: &Server, path: &str| {
+        let request = server.client.get(server.url(&format!("/w/{id}{path}"))).bearer_auth(&server.token);
+        let answer = request.send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    };
+    let programs = server.processes();
+    for _ in 0..2 {
+        let (status, info) = of_ide(&server, "/api/info").await;
+        assert_eq!(status, StatusCode::OK, "{info}");
+        assert!(info.contains("closed"), "{info}");
+        assert_eq!(of_ide(&server, "/healthz").await, (StatusCode::OK, "ok\n".into()));
+        assert_eq!(server.inside(&id, "/healthz").await, None, "its port is closed");
+        server.kill();
+        server.restart().await;
+        server.until_arrived(&id).await;
+    }
+    assert_eq!(server.processes(), programs, "the same as ever");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_dies_is_started_again_and_one_that_keeps_dying_is_an_error() {
     let server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "1s").start().await;

@@ -10,9 +10,11 @@ use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "usage: ide [--host ADDRESS] [--port PORT] [--home DIRECTORY] [--base-path /PREFIX]
+       ide --socket FILE [--home DIRECTORY] [--base-path /PREFIX]
 
 Serves a file tree, an editor and terminals for one home directory.
 Defaults: 127.0.0.1, $PORT or 8080, $HOME, no prefix.
+Whoever can reach the port can use it; a socket only its owner can (mode 0600).
 ";
 
 /// Runs the IDE with these arguments (without the program's name) until a signal ends it.
@@ -35,7 +37,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let server = Server::bind(options).await?;
-        println!("the IDE listens on http://{}/", server.local_addr()?);
+        println!("the IDE listens on {}", server.place());
         server
             .run(async move {
                 tokio::select! {
@@ -71,6 +73,7 @@ fn options(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Optio
                     .with_context(|| format!("--host: “{text}” is not an IP address"))?;
             }
             "--port" => options.port = parse_port(&text).context("--port")?,
+            "--socket" => options.socket = Some(PathBuf::from(&value)),
             "--home" => options.home = PathBuf::from(&value),
             "--base-path" => options.base_path = Some(text.into_owned()),
             _ => bail!("unknown option {name}\n\n{USAGE}"),

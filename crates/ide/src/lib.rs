@@ -17,6 +17,7 @@ pub mod cli;
 mod error;
 mod files;
 mod home;
+mod listen;
 mod origin;
 mod path;
 mod protocol;
@@ -25,7 +26,7 @@ mod terminal;
 mod watch;
 
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,10 +37,10 @@ use axum::routing::get;
 use axum::{Json, Router};
 use http::{HeaderValue, Uri, header};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use home::Home;
+use listen::Listener;
 use socket::Shared;
 use terminal::Terminals;
 use watch::Watcher;
@@ -54,6 +55,8 @@ pub struct Options {
     pub host: IpAddr,
     /// The port; 0 picks a free one.
     pub port: u16,
+    /// A Unix socket to listen on instead, for its owner only.
+    pub socket: Option<PathBuf>,
     /// The only directory the file interface reaches, and where shells start.
     pub home: PathBuf,
     /// A prefix such as `/w/abc` that requests may carry if the proxy does not
@@ -72,6 +75,7 @@ impl Options {
         Self {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
+            socket: None,
             home: home.into(),
             base_path: None,
             name: None,
@@ -118,7 +122,7 @@ pub async fn serve(options: Options, shutdown: impl Future<Output = ()> + Send +
 
 /// A server that listens already and says where.
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     home: Home,
     options: Options,
 }
@@ -132,19 +136,14 @@ impl Server {
     pub async fn bind(options: Options) -> Result<Self> {
         let home = Home::open(&options.home)
             .with_context(|| format!("the home directory {} cannot be opened", options.home.display()))?;
-        let address = SocketAddr::new(options.host, options.port);
-        let listener =
-            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let listener = Listener::bind(&options).await?;
         Ok(Self { listener, home, options })
     }
 
-    /// Where it listens.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system cannot say.
-    pub fn local_addr(&self) -> Result<SocketAddr> {
-        Ok(self.listener.local_addr()?)
+    /// Where it listens: an address with a scheme.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.listener.place()
     }
 
     /// Serves until `shutdown` completes, then ends every terminal.

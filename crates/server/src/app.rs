@@ -8,7 +8,11 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    activity::Activity, api::Feeds, auth::password::Passwords, config::Config, coordinator::health::Health,
+    activity::Activity,
+    api::{Feeds, LastCheck},
+    auth::password::Passwords,
+    config::Config,
+    coordinator::health::Health,
     idle::Rules,
 };
 
@@ -39,6 +43,8 @@ pub struct App {
     pub access_changed: broadcast::Sender<Option<UserId>>,
     /// What the event streams of a user share.
     pub feeds: Feeds,
+    /// What `/readyz` last found out.
+    pub last_check: LastCheck,
     /// Cancelled when the server begins to shut down: long-lived streams end on it.
     pub shutdown: CancellationToken,
 }
@@ -56,6 +62,7 @@ impl App {
             health: Health::default(),
             access_changed: broadcast::Sender::new(64),
             feeds: Feeds::default(),
+            last_check: LastCheck::default(),
             shutdown: CancellationToken::new(),
         }
     }

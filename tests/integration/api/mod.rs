@@ -5,13 +5,14 @@ mod actions;
 mod activity;
 mod events;
 mod herd;
+mod lasting;
 mod lists;
 mod people;
 mod protocol;
 mod sessions;
 mod workspaces;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use codehub_adapters::{
     bus::MemoryBus,
@@ -43,7 +44,7 @@ pub(crate) struct TestApp {
     /// What exists in it, whoever made it.
     pub(crate) world: World,
     leading: CancellationToken,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Drop for TestApp {
@@ -138,7 +139,11 @@ impl TestApp {
         let serving = Arc::clone(&app);
         tokio::spawn(async move { serve::run(listener, serve::router(&serving), &serving).await });
         let client = Client::builder().timeout(Duration::from_secs(30)).build().unwrap();
-        Self { app, client, address, gate, world, leading, _data: data }
+        Self { app, client, address, gate, world, leading, data }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -107,6 +107,40 @@ async fn machines_are_told_how_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_whether_it_is_ready_does_not_load_what_it_depends_on() {
+    let app = TestApp::start().await;
+    let begun = std::time::Instant::now();
+    for _ in 0..5 {
+        let all = (0..40).map(|_| app.send(app.client.get(app.url("/readyz"))));
+        for answer in futures::future::join_all(all).await {
+            assert_eq!(answer.is(200)["ready"], true);
+        }
+    }
+    let most = 2 + u32::try_from(begun.elapsed().as_secs()).unwrap();
+    assert!((1..=most).contains(&app.world.pings()), "{} checks for 200 questions", app.world.pings());
+
+    // An answer grows old.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let before = app.world.pings();
+    app.send(app.client.get(app.url("/readyz"))).await.is(200);
+    assert_eq!(app.world.pings(), before + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_only_coordinates_answers_nobody_but_machines() {
+    // Several processes need servers for what they share; this one has all it needs in itself.
+    let shared = [("database.url", "postgres://nowhere/x"), ("redis.url", "redis://nowhere")];
+    let app = TestApp::with(&[("role", "coordinator"), shared[0], shared[1]]).await;
+    let ann = app.ann().await;
+    for path in ["/", "/login", "/api/v1/workspaces", &format!("/w/{}/", uuid::Uuid::now_v7())] {
+        let answer = app.client.get(app.url(path)).bearer_auth(&ann.token).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("text/html"), "{path}");
+    }
+    app.send(app.client.get(app.url("/readyz"))).await.is(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn http2_without_tls_works() {
     let app = TestApp::start().await;
     let ann = app.ann().await;

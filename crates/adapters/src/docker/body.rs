@@ -24,7 +24,8 @@ const TMPFS: &str = "rw,exec,nosuid,nodev,mode=1777,size=512m";
 /// anything does that matters to what runs.
 pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpec) -> ContainerCreateBody {
     let id = spec.workspace.to_string();
-    let fill = Fill { port: config.port, home: &config.home, id: &id, base_path: &spec.base_path };
+    let fill =
+        Fill { port: config.port, socket: None, home: &config.home, id: &id, base_path: &spec.base_path };
     let words = config.ide.command_line(&fill);
     let (entrypoint, cmd) = match words.split_first() {
         Some((program, arguments)) => (Some(vec![program.clone()]), Some(arguments.to_vec())),

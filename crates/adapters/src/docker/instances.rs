@@ -41,7 +41,7 @@ use super::{
 use crate::{
     archive::Progress,
     runtime::{
-        InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError,
+        InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Upstream,
         process::health::{self, Health},
     },
 };
@@ -154,15 +154,19 @@ impl Instances for DockerRuntime {
         Ok(listed.collect())
     }
 
-    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>> {
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>> {
         match self.inner.ours(id).await {
-            Ok(Some((_, container))) if ended(&container).is_none() => Ok(self.inner.address(id, &container)),
+            Ok(Some((_, container))) if ended(&container).is_none() => {
+                Ok(self.inner.address(id, &container).map(Upstream::Port))
+            }
             Ok(_) => {
                 self.inner.forget(id);
                 Ok(None)
             }
             // Not knowing better, it is where it was.
-            Err(error @ RuntimeError::Unreachable(_)) => self.inner.last_seen(id).map(Some).ok_or(error),
+            Err(error @ RuntimeError::Unreachable(_)) => {
+                self.inner.last_seen(id).map(|address| Some(address.into())).ok_or(error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -299,12 +303,13 @@ impl Inner {
         let (id, base_path) = (id.to_string(), format!("/w/{id}/"));
         let fill = crate::runtime::ide::Fill {
             port: self.config.port,
+            socket: None,
             home: &self.config.home,
             id: &id,
             base_path: &base_path,
         };
         let path = self.config.ide.health_path(&fill);
-        match health::ask(address, &path, self.config.health_timeout).await {
+        match health::ask(&address.into(), &path, self.config.health_timeout).await {
             Health::Well => Ok(InstanceState::Ready),
             Health::NotYet => Ok(InstanceState::Alive),
             Health::Silent => Err(RuntimeError::Unreachable(format!(

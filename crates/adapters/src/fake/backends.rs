@@ -1,6 +1,6 @@
 //! The runtime ports over the simulated world, each call as one simulated process.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, Timestamp, VolumeKey, WorkspaceId, observed::Instance};
@@ -36,6 +36,7 @@ impl Instances for FakeBackends {
     }
 
     async fn ping(&self) -> runtime::Result<()> {
+        self.world.pinged();
         Ok(())
     }
 
@@ -79,12 +80,16 @@ impl Instances for FakeBackends {
         }
     }
 
-    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
-        Ok(self.world.upstream(id))
+    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
+        Ok(self.world.upstream(id).map(Into::into))
     }
 
-    async fn logs(&self, _id: WorkspaceId, _query: LogQuery) -> runtime::Result<LogStream> {
-        Ok(Box::pin(futures::stream::empty()))
+    async fn logs(&self, _id: WorkspaceId, query: LogQuery) -> runtime::Result<LogStream> {
+        Ok(if query.follow {
+            Box::pin(futures::stream::pending())
+        } else {
+            Box::pin(futures::stream::empty())
+        })
     }
 }
 

@@ -84,6 +84,7 @@ struct State {
     trace: Vec<String>,
     began: Instant,
     listens_at: Option<SocketAddr>,
+    pings: u32,
 }
 
 /// A handle on the world; clones share it.
@@ -113,6 +114,7 @@ impl World {
             trace: Vec::new(),
             began: Instant::now(),
             listens_at: None,
+            pings: 0,
         })))
     }
 
@@ -123,6 +125,15 @@ impl World {
     /// Where every instance is said to listen from now on: something real, for whoever connects.
     pub fn listen_at(&self, addr: SocketAddr) {
         self.lock().listens_at = Some(addr);
+    }
+
+    /// How often the runtime was asked whether it answers.
+    pub fn pings(&self) -> u32 {
+        self.lock().pings
+    }
+
+    pub(super) fn pinged(&self) {
+        self.lock().pings += 1;
     }
 
     pub(super) fn upstream(&self, workspace: WorkspaceId) -> Option<SocketAddr> {

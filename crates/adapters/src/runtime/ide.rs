@@ -1,8 +1,11 @@
 //! Which web program a workspace runs: one table, one row per IDE.
 //!
-//! A row is data: how the program is found, its command line, where it answers that it is well,
-//! whether it knows the path it is served under, and the settings a new home starts with. Adding an
-//! IDE is adding a row.
+//! A row is data: how the program is found, its command line, how it is told where to listen, where it
+//! answers that it is well, whether it knows the path it is served under, and the settings a new home
+//! starts with. Adding an IDE is adding a row.
+//!
+//! Whoever can reach an IDE can use it, so one that can listen on a Unix socket does, in a directory
+//! that is CodeHub's alone; a port of the loopback address is open to everybody on the machine.
 //!
 //! Templates know the placeholders of [`PLACEHOLDERS`]; anything else in braces that looks like one
 //! is refused, since a misspelt `{prot}` would otherwise fail far from here. Nothing goes through a
@@ -17,7 +20,8 @@ use std::{
 use super::IdeChoice;
 
 /// What a template may mention, and what it means to people.
-pub const PLACEHOLDERS: &[&str] = &["{port}", "{home}", "{id}", "{base_path}"];
+pub const PLACEHOLDERS: &[&str] = &["{port}", "{socket}", "{home}", "{id}", "{base_path}"];
+const SOCKET: &str = "{socket}";
 
 /// A file that a home gets if it has none of that name. What a person wrote is never touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +37,9 @@ struct Row {
     executable: Option<&'static str>,
     /// After the program.
     args: &'static [&'static str],
+    /// And after those, where it listens: one or the other.
+    on_port: &'static [&'static str],
+    on_socket: &'static [&'static str],
     health_path: &'static str,
     /// Whether the proxy takes `/w/{id}/` off the path (the program only knows `/`).
     strip_prefix: bool,
@@ -45,7 +52,9 @@ struct Row {
 const BUILTIN: Row = Row {
     name: "builtin",
     executable: None,
-    args: &["ide", "--port", "{port}", "--home", "{home}"],
+    args: &["ide", "--home", "{home}"],
+    on_port: &["--port", "{port}"],
+    on_socket: &["--socket", SOCKET],
     health_path: "/healthz",
     strip_prefix: true,
     files: &[],
@@ -57,8 +66,6 @@ const CODE_SERVER: Row = Row {
     name: "code-server",
     executable: Some("code-server"),
     args: &[
-        "--bind-addr",
-        "127.0.0.1:{port}",
         // CodeHub's proxy has checked who is there.
         "--auth",
         "none",
@@ -67,6 +74,8 @@ const CODE_SERVER: Row = Row {
         "--disable-workspace-trust",
         "{home}",
     ],
+    on_port: &["--bind-addr", "127.0.0.1:{port}"],
+    on_socket: &["--socket", SOCKET, "--socket-mode", "600"],
     health_path: "/healthz",
     strip_prefix: true,
     files: &[DefaultFile {
@@ -95,10 +104,6 @@ const JUPYTERLAB: Row = Row {
     args: &[
         "--no-browser",
         "--allow-root",
-        "--ip=127.0.0.1",
-        "--port={port}",
-        // Another port than the one that is recorded would never be found.
-        "--ServerApp.port_retries=0",
         "--ServerApp.base_url={base_path}",
         "--ServerApp.root_dir={home}",
         "--ServerApp.allow_remote_access=True",
@@ -106,6 +111,9 @@ const JUPYTERLAB: Row = Row {
         "--IdentityProvider.token=",
         "--PasswordIdentityProvider.hashed_password=",
     ],
+    // Another port than the one that is recorded would never be found.
+    on_port: &["--ip=127.0.0.1", "--port={port}", "--ServerApp.port_retries=0"],
+    on_socket: &["--ServerApp.sock={socket}", "--ServerApp.sock_mode=0600"],
     health_path: "{base_path}api",
     strip_prefix: false,
     files: &[DefaultFile {
@@ -123,6 +131,8 @@ const PREFERRED: &[&Row] = &[&CODE_SERVER, &JUPYTERLAB];
 #[derive(Debug, Clone, Copy)]
 pub struct Fill<'a> {
     pub port: u16,
+    /// `None`: it listens on the port.
+    pub socket: Option<&'a str>,
     pub home: &'a str,
     pub id: &'a str,
     pub base_path: &'a str,
@@ -143,6 +153,7 @@ impl Fill<'_> {
             };
             match *name {
                 "{port}" => filled.push_str(&self.port.to_string()),
+                SOCKET => filled.push_str(self.socket.unwrap_or_default()),
                 "{home}" => filled.push_str(self.home),
                 "{id}" => filled.push_str(self.id),
                 _ => filled.push_str(self.base_path),
@@ -163,13 +174,25 @@ pub struct ResolvedIde {
     pub files: &'static [DefaultFile],
     pub env: &'static [(&'static str, &'static str)],
     words: Vec<String>,
+    /// More words, for where it listens; `None` where it cannot.
+    on_port: Option<Vec<String>>,
+    on_socket: Option<Vec<String>>,
     health_path: String,
 }
 
 impl ResolvedIde {
     /// The program and its arguments.
     pub fn command_line(&self, fill: &Fill<'_>) -> Vec<String> {
-        self.words.iter().map(|word| fill.fill(word)).collect()
+        let listen = if fill.socket.is_some() { &self.on_socket } else { &self.on_port };
+        self.words.iter().chain(listen.iter().flatten()).map(|word| fill.fill(word)).collect()
+    }
+
+    pub fn can_use_port(&self) -> bool {
+        self.on_port.is_some()
+    }
+
+    pub fn can_use_socket(&self) -> bool {
+        self.on_socket.is_some()
     }
 
     pub fn health_path(&self, fill: &Fill<'_>) -> String {
@@ -230,28 +253,38 @@ pub fn resolve_in_container(
             check_placeholders("IDE_COMMAND", word)?;
         }
         check_placeholders("IDE_HEALTH_PATH", health_path)?;
+        if command.iter().any(|word| word.contains(SOCKET)) {
+            return Err(
+                "IDE_COMMAND: {socket} is for RUNTIME=process; in a container the program listens on \
+                        {port}"
+                    .to_owned(),
+            );
+        }
         return Ok(ResolvedIde {
             name: "image".to_owned(),
             strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
             files: &[],
             env: &[],
             words: command.to_vec(),
+            on_port: Some(Vec::new()),
+            on_socket: None,
             health_path: health_path.to_owned(),
         });
     };
     // A container has an address of its own, and nobody else is behind its loopback.
-    let outward = |word: &&str| word.replace("127.0.0.1", "0.0.0.0");
-    let mut words = vec![program.to_owned()];
-    words.extend(row.args.iter().map(outward));
+    let mut on_port: Vec<String> =
+        row.on_port.iter().map(|word| word.replace("127.0.0.1", "0.0.0.0")).collect();
     if row.executable.is_none() {
-        words.extend(["--host".to_owned(), "0.0.0.0".to_owned()]);
+        on_port.extend(["--host".to_owned(), "0.0.0.0".to_owned()]);
     }
     Ok(ResolvedIde {
         name: row.name.to_owned(),
         strip_prefix: row.strip_prefix,
         files: row.files,
         env: row.env,
-        words,
+        words: std::iter::once(program).chain(row.args.iter().copied()).map(str::to_owned).collect(),
+        on_port: Some(on_port),
+        on_socket: None,
         health_path: row.health_path.to_owned(),
     })
 }
@@ -267,13 +300,15 @@ fn from_row(row: &Row, exe: &Path, path: &OsStr) -> Result<ResolvedIde, String> 
         })?,
     };
     let program = program.to_str().ok_or_else(|| format!("{} is not UTF-8", program.display()))?;
-    let words = std::iter::once(program).chain(row.args.iter().copied()).map(str::to_owned);
+    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     Ok(ResolvedIde {
         name: row.name.to_owned(),
         strip_prefix: row.strip_prefix,
         files: row.files,
         env: row.env,
-        words: words.collect(),
+        words: [vec![program.to_owned()], owned(row.args)].concat(),
+        on_port: Some(owned(row.on_port)),
+        on_socket: Some(owned(row.on_socket)),
         health_path: row.health_path.to_owned(),
     })
 }
@@ -300,6 +335,8 @@ fn from_command(command: &[String], health_path: &str, path: &OsStr) -> Result<R
             if program.contains('/') { "" } else { " on the PATH" }
         ));
     }
+    // A program that is told of a socket listens there.
+    let socket = command.iter().any(|word| word.contains(SOCKET));
     Ok(ResolvedIde {
         name: "command".to_owned(),
         // A program that asks for the path it is served under wants to see it.
@@ -307,6 +344,8 @@ fn from_command(command: &[String], health_path: &str, path: &OsStr) -> Result<R
         files: &[],
         env: &[],
         words: command.to_vec(),
+        on_port: (!socket).then(Vec::new),
+        on_socket: socket.then(Vec::new),
         health_path: health_path.to_owned(),
     })
 }
@@ -348,7 +387,9 @@ mod tests {
 
     use super::*;
 
-    const FILL: Fill<'_> = Fill { port: 4711, home: "/h o/{id}", id: "i-d", base_path: "/w/i-d/" };
+    const FILL: Fill<'_> =
+        Fill { port: 4711, socket: None, home: "/h o/{id}", id: "i-d", base_path: "/w/i-d/" };
+    const ON_SOCKET: Fill<'_> = Fill { socket: Some("/run/s"), ..FILL };
 
     fn words(command: &[&str]) -> Vec<String> {
         command.iter().map(|&word| word.to_owned()).collect()
@@ -399,13 +440,17 @@ mod tests {
     fn templates_are_filled_word_by_word() {
         let ide = pick(IdeChoice::Builtin, OsStr::new("")).unwrap();
         let line = ide.command_line(&FILL);
-        assert_eq!(line, ["/opt/codehub", "ide", "--port", "4711", "--home", "/h o/{id}"], "filled once");
+        assert_eq!(line, ["/opt/codehub", "ide", "--home", "/h o/{id}", "--port", "4711"], "filled once");
+        let line = ide.command_line(&ON_SOCKET);
+        assert_eq!(line, ["/opt/codehub", "ide", "--home", "/h o/{id}", "--socket", "/run/s"]);
         assert!(ide.strip_prefix);
 
         let (_dir, path) = with_programs(&["jupyter-lab"]);
         let ide = pick(IdeChoice::JupyterLab, &path).unwrap();
         assert_eq!(ide.health_path(&FILL), "/w/i-d/api");
         assert!(ide.command_line(&FILL).contains(&"--ServerApp.base_url=/w/i-d/".to_owned()));
+        let line = ide.command_line(&ON_SOCKET).join(" ");
+        assert!(line.contains("--ServerApp.sock=/run/s") && !line.contains("port"), "{line}");
         assert!(!ide.strip_prefix);
     }
 
@@ -417,7 +462,10 @@ mod tests {
         };
         assert!(command(&[], "/").unwrap_err().contains("IDE_COMMAND"));
         let error = command(&words(&["web", "{prot}"]), "/").unwrap_err();
-        assert!(error.contains("{prot}") && error.contains("{port}, {home}, {id}, {base_path}"), "{error}");
+        assert!(
+            error.contains("{prot}") && error.contains("{port}, {socket}, {home}, {id}, {base_path}"),
+            "{error}"
+        );
         assert!(command(&words(&["web"]), "healthz").unwrap_err().contains("IDE_HEALTH_PATH"));
         assert!(command(&words(&["web"]), "/a b").is_err());
         assert!(command(&words(&["web"]), "/{nope}").is_err());
@@ -427,6 +475,13 @@ mod tests {
         assert_eq!(ide.command_line(&FILL), ["web", r#"{"a":{}}"#, "p=4711", "{i-d"]);
         assert!(ide.strip_prefix);
         assert!(!command(&words(&["web", "{base_path}"]), "/").unwrap().strip_prefix);
+        assert!(ide.can_use_port() && !ide.can_use_socket());
+
+        let ide = command(&words(&["web", "unix:{socket}"]), "/ok").unwrap();
+        assert_eq!(ide.command_line(&ON_SOCKET), ["web", "unix:/run/s"]);
+        assert!(ide.can_use_socket() && !ide.can_use_port());
+        let error = resolve_in_container(IdeChoice::Command, &words(&["web", "{socket}"]), "/", "image");
+        assert!(error.unwrap_err().contains("RUNTIME=process"));
     }
 
     #[test]

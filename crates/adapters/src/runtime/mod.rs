@@ -5,14 +5,16 @@
 
 pub mod ide;
 pub mod process;
+mod upstream;
 
-use std::{net::SocketAddr, pin::Pin};
+use std::pin::Pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use codehub_domain::{ErrorReason, Failure, Generation, VolumeKey, WorkspaceId, observed::Instance};
 use futures::Stream;
 
+pub use self::upstream::{Connection, Upstream};
 use crate::archive::Progress;
 
 /// What a workspace's instance is made of.
@@ -101,7 +103,7 @@ pub trait Instances: Send + Sync + 'static {
     /// All of this deployment's, cheaply. Complete, or an error.
     async fn list(&self) -> Result<Vec<Listed>>;
     /// Where the proxy reaches it; `None` when nothing is there.
-    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>>;
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>>;
     /// Whether the program wants to see `/w/{id}` in front of its paths.
     fn keeps_prefix(&self) -> bool {
         false

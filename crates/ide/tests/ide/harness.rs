@@ -35,7 +35,8 @@ impl Ide {
         let mut options = Options::new(&home);
         options.base_path = base_path.map(str::to_owned);
         let server = Server::bind(options).await.unwrap();
-        let address = server.local_addr().unwrap().to_string();
+        let place = server.place();
+        let address = place.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(server.run(async move {
             let _ = stopped.await;

@@ -71,3 +71,35 @@ async fn other_web_sites_cannot_change_anything() {
     assert!(!ide.socket_with_origin("https://evil.example").await);
     assert!(ide.socket_with_origin(&format!("http://{}", ide.address)).await);
 }
+
+#[tokio::test]
+async fn a_socket_is_for_its_owner_and_goes_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+
+    use codehub_ide::{Options, Server};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::UnixStream,
+    };
+
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("ide");
+    let mut options = Options::new(dir.path());
+    options.socket = Some(socket.clone());
+    let server = Server::bind(options.clone()).await.unwrap();
+    assert_eq!(server.place(), format!("unix:{}", socket.display()));
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let error = Server::bind(options).await.err().unwrap();
+    assert!(error.to_string().contains(socket.to_str().unwrap()), "{error}");
+
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let task = tokio::spawn(server.run(async move { drop(stopped.await) }));
+    let mut stream = UnixStream::connect(&socket).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"), "{answer}");
+    stop.send(()).unwrap();
+    task.await.unwrap().unwrap();
+    assert!(!socket.exists());
+}

@@ -254,7 +254,7 @@ async fn shutdown_ends_terminals_and_tells_pages() {
     let mut ide = Ide::start().await;
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.type_text(id, "echo $$ > pid; echo wrote\r").await;
+    page.type_text(id, "echo $$ > pid; echo wr''ote\r").await;
     page.until_text(id, "wrote\n").await;
     let pid = ide.read("pid");
     let stopping = ide.shut_down();

@@ -1,6 +1,12 @@
 //! For machines: is the process alive, can it work, and what is it doing.
 
-use std::{collections::BTreeMap, fmt::Display, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json, Router,
@@ -16,6 +22,8 @@ use crate::{app::App, telemetry::metrics};
 
 /// A dependency that needs longer than this to answer does not answer.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Everybody may ask `/readyz`, so asking often must cost the dependencies nothing.
+const FRESH_FOR: Duration = Duration::from_secs(1);
 
 #[derive(OpenApi)]
 #[openapi(paths(alive, ready, metrics_text))]
@@ -37,7 +45,7 @@ pub(crate) async fn alive() -> impl IntoResponse {
 }
 
 /// One dependency.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub(super) struct Dependency {
     /// `sqlite`, `process`, …
     kind: &'static str,
@@ -47,21 +55,50 @@ pub(super) struct Dependency {
     problem: Option<String>,
 }
 
+type Dependencies = BTreeMap<&'static str, Dependency>;
+
 #[derive(Serialize, ToSchema)]
 struct Readiness {
     ready: bool,
-    dependencies: BTreeMap<&'static str, Dependency>,
+    dependencies: Dependencies,
+}
+
+/// What the dependencies last answered, and when. Held while they are asked: whoever comes meanwhile gets that
+/// answer, too.
+#[derive(Debug, Default)]
+pub struct LastCheck(Arc<tokio::sync::Mutex<Option<(Instant, Dependencies)>>>);
+
+impl LastCheck {
+    async fn read(app: &Arc<App>) -> Option<Dependencies> {
+        let mut last = Arc::clone(&app.last_check.0).lock_owned().await;
+        if let Some((at, found)) = &*last
+            && at.elapsed() < FRESH_FOR
+        {
+            return Some(found.clone());
+        }
+        let app = Arc::clone(app);
+        // As a task of its own: those who ask and go away at once must not make it begin again each time.
+        let check = tokio::spawn(async move {
+            let found = check(&app).await;
+            *last = Some((Instant::now(), found.clone()));
+            found
+        });
+        check.await.ok()
+    }
 }
 
 /// Ready
 ///
-/// Every dependency answers. Says which does not. The bus and the coordinator are shown, but not needed.
+/// Every dependency answers. Says which does not. The bus and the coordinator are shown, but not needed. An answer may
+/// be a second old.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()), responses(
     (status = 200, description = "Ready", body = Readiness),
     (status = 503, description = "Not ready, and why", body = Readiness),
 ))]
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let dependencies = check(&app).await;
+    let Some(dependencies) = LastCheck::read(&app).await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
     let stopping = app.shutdown.is_cancelled();
     // Without the bus events are late, and with a component in trouble something else is: reasons to look,
     // not to stop sending people here.
@@ -79,7 +116,7 @@ pub(crate) fn not_ready(problem: String) -> impl IntoResponse {
 }
 
 /// Asks every dependency, all at once; and how this process's own coordinator does.
-pub(super) async fn check(app: &App) -> BTreeMap<&'static str, Dependency> {
+pub(super) async fn check(app: &App) -> Dependencies {
     let backends = &app.backends;
     let (store, bus, instances, volumes, archives) = tokio::join!(
         ask(backends.store.kind(), backends.store.now()),

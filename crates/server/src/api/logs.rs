@@ -11,14 +11,15 @@ use axum::{
 };
 use codehub_adapters::runtime::LogQuery;
 use codehub_domain::WorkspaceId;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::Either};
 use http::header::CONTENT_TYPE;
 use serde::Deserialize;
 use utoipa::OpenApi;
 
 use super::{
     error::{ApiError, ErrorBody, Result},
-    extract::{self, CurrentUser, PathId},
+    extract::{self, PathId},
+    lasting::Lasting,
 };
 use crate::{
     app::App,
@@ -67,7 +68,8 @@ impl LogsQuery {
 
 /// Logs of a workspace
 ///
-/// As printed, oldest first; also after the program has ended. A followed log ends with the connection.
+/// As printed, oldest first; also after the program has ended. A followed log ends with the connection, and when
+/// whoever follows it may not any more.
 #[utoipa::path(get, path = "/workspaces/{id}/logs", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), LogsQuery), responses(
     (status = 200, description = "What was printed", body = String, content_type = "text/plain"),
     (status = 400, description = "INVALID_REQUEST: tail or follow", body = ErrorBody),
@@ -77,16 +79,22 @@ impl LogsQuery {
 ))]
 async fn read(
     State(app): State<Arc<App>>,
-    CurrentUser(me): CurrentUser,
+    lasting: Lasting,
     PathId(id): PathId<WorkspaceId>,
     extract::Params(query): extract::Params<LogsQuery>,
 ) -> Result<Response> {
     let query = query.parse()?;
-    service::find(&app, &me.user, id, Access::Manage).await?;
+    service::find(&app, &lasting.me.user, id, Access::Manage).await?;
     let logs = app.backends.instances.logs(id, query).await.map_err(|error| {
         tracing::warn!(workspace = %id, %error, "logs cannot be read");
         Denied::Unreachable("the logs cannot be read now: try again".into())
     })?;
-    let body = Body::from_stream(logs.take_until(app.shutdown.clone().cancelled_owned()));
+    let allowed = if query.follow {
+        Either::Left(Box::pin(lasting.ended(Arc::clone(&app), Some(id))))
+    } else {
+        Either::Right(std::future::pending())
+    };
+    let shutdown = app.shutdown.clone().cancelled_owned();
+    let body = Body::from_stream(logs.take_until(futures::future::select(Box::pin(shutdown), allowed)));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }

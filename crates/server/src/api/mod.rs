@@ -26,6 +26,7 @@ pub mod extract;
 mod fields;
 mod health;
 mod history;
+mod lasting;
 mod logs;
 pub mod openapi;
 pub mod page;
@@ -38,6 +39,7 @@ mod wait;
 mod workspaces;
 
 pub use events::Feeds;
+pub use health::LastCheck;
 pub(crate) use health::{alive, not_ready};
 pub use system::{Replica, replica_name, replicas};
 

@@ -10,8 +10,10 @@
 //! - [`first_run`]: how the first administrator comes to be;
 //! - [`rules`]: what a username and a password must look like.
 
+use std::time::{Duration, Instant};
+
 use codehub_domain::{
-    SessionId, TokenId,
+    SessionId, Timestamp, TokenId,
     event::Actor,
     user::{Role, User},
 };
@@ -36,6 +38,8 @@ pub use cookie::SESSION_COOKIE;
 pub struct Identity {
     pub user: User,
     pub via: Via,
+    /// When that will not do any more, unless it is prolonged: a session is by being used.
+    pub until: Option<Instant>,
 }
 
 impl Identity {
@@ -74,7 +78,7 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthEr
     if let Some(token) = bearer(headers)? {
         let found = app.store().token_use(&secret::hash(token)).await?;
         let (token, user) = found.ok_or(AuthError::Unauthorized("this token is not valid (any more)"))?;
-        return Ok(Identity { user, via: Via::Token(token.id) });
+        return Ok(Identity { user, via: Via::Token(token.id), until: token.expires_at.and_then(moment) });
     }
     let secret = match cookie::session_secret(headers) {
         cookie::Found::One(secret) => secret,
@@ -86,7 +90,23 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthEr
     let lifetime = session_lifetime_seconds(app);
     let found = app.store().session_use(&secret::hash(secret), lifetime).await?;
     let (session, user) = found.ok_or(AuthError::Unauthorized("the session has ended: sign in again"))?;
-    Ok(Identity { user, via: Via::Session(session.id) })
+    Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at) })
+}
+
+/// A time of the database's on this process's own clock; `None` where it will not live to see it.
+fn moment(at: Timestamp) -> Option<Instant> {
+    let left = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
+    Instant::now().checked_add(left)
+}
+
+/// Resolves when it is time to ask again whether somebody may.
+pub async fn runs_out(until: Option<Instant>) {
+    /// Clocks differ: whoever asks too early asks again, but not in a frenzy.
+    const LEAST: Duration = Duration::from_secs(1);
+    match until {
+        Some(until) => tokio::time::sleep_until(until.max(Instant::now() + LEAST).into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 pub(crate) fn session_lifetime_seconds(app: &App) -> u32 {

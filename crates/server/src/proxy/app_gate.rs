@@ -1,12 +1,12 @@
 //! The gate of a real server: store, bus, instances and archives behind the proxy's seam.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use codehub_adapters::store::{Asked, Changes, Store};
+use codehub_adapters::{
+    runtime::Upstream,
+    store::{Asked, Changes, Store},
+};
 use codehub_domain::{ArchiveKey, Desired, UserId, WorkspaceId, desired::Refusal, event::Actor};
 use http::{HeaderMap, HeaderValue, header};
 
@@ -63,6 +63,7 @@ impl Gate for AppGate {
                     Via::Session(_) => true,
                     Via::Token(_) => false,
                 },
+                until: identity.until,
             })),
             Err(AuthError::Unauthorized(_)) => Ok(None),
             Err(AuthError::Store(error)) => Err(unreachable(error)),
@@ -74,7 +75,7 @@ impl Gate for AppGate {
         Ok(workspace.map(|workspace| View::new(&workspace, self.ide)))
     }
 
-    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>, GateError> {
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError> {
         self.app()?.backends.instances.upstream(id).await.map_err(unreachable)
     }
 

@@ -19,6 +19,7 @@ use super::{
     error::ProxyError,
     gate::{Caller, Credential, Gate, View},
 };
+use crate::auth::{self, secret::TOKEN_PREFIX};
 
 /// How long an answer is believed without news.
 const FRESH_FOR: Duration = Duration::from_secs(2);
@@ -48,17 +49,32 @@ pub struct Pass {
     user: UserId,
     by_cookie: bool,
     secret: Box<[u8]>,
+    /// Since when this is known, and until when it is.
+    since: Instant,
+    until: Option<Instant>,
 }
 
 impl Pass {
     /// The credential that identified this caller, out of the headers it came in.
     pub fn of(headers: &HeaderMap, identified: Identified) -> Option<Self> {
-        let Caller { user, by_cookie } = identified.caller;
+        let Caller { user, by_cookie, until } = identified.caller;
         let secret = match cookies::session(headers) {
             cookies::Session::One(secret) if by_cookie => secret,
             _ => bearer(headers).filter(|_| !by_cookie)?,
         };
-        Some(Self { user, by_cookie, secret: secret.into() })
+        Some(Self { user, by_cookie, secret: secret.into(), since: Instant::now(), until })
+    }
+
+    /// Resolves when it is time to ask for it again: when it runs out. A session is prolonged by being used, and
+    /// work on the connection is use of it, so where there was some, shortly before.
+    pub async fn runs_out(&self, last_work: impl Fn() -> Option<Duration>) {
+        if let Some(until) = self.until.filter(|_| self.by_cookie) {
+            tokio::time::sleep_until((self.since + (until - self.since) * 9 / 10).into()).await;
+            if last_work().is_some_and(|ago| ago < self.since.elapsed()) {
+                return;
+            }
+        }
+        auth::runs_out(self.until).await;
     }
 
     fn credential(&self) -> Credential<'_> {
@@ -97,14 +113,21 @@ impl Callers {
         }
         let Some(secret) = session else { return Err(ProxyError::SignIn) };
         let caller = self.ask(Credential::Session(secret)).await?.ok_or(ProxyError::SignIn)?;
-        Ok(Identified { caller, our_authorization: false })
+        // One of ours that is not valid (any more) is not the workspace's to see either.
+        let our_authorization =
+            bearer(headers).is_some_and(|token| token.starts_with(TOKEN_PREFIX.as_bytes()));
+        Ok(Identified { caller, our_authorization })
     }
 
-    /// Whether this still lets the same user in. Asks until there is an answer.
-    pub async fn still_valid(&self, pass: &Pass) -> bool {
+    /// Whether this still lets the same user in, and how long. Asks until there is an answer.
+    pub async fn still_valid(&self, pass: &mut Pass) -> bool {
         loop {
             match self.ask(pass.credential()).await {
-                Ok(caller) => return caller.is_some_and(|caller| caller.user == pass.user),
+                Ok(Some(caller)) if caller.user == pass.user => {
+                    (pass.since, pass.until) = (Instant::now(), caller.until);
+                    return true;
+                }
+                Ok(_) => return false,
                 Err(_) => tokio::time::sleep(RETRY_AFTER).await,
             }
         }
@@ -125,7 +148,9 @@ impl Callers {
             if known.len() >= CAPACITY {
                 known.clear();
             }
-            known.insert(key, Known { caller, until: Instant::now() + FRESH_FOR });
+            let fresh = Instant::now() + FRESH_FOR;
+            let until = caller.and_then(|caller| caller.until).map_or(fresh, |until| until.min(fresh));
+            known.insert(key, Known { caller, until });
         }
         Ok(caller)
     }

@@ -1,7 +1,8 @@
 //! One HTTP exchange with a workspace: connect or reuse, send, and hand the answer on as it comes.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use codehub_adapters::runtime::Upstream;
 use http::{HeaderMap, Response, Version, header};
 use http_body::Body;
 
@@ -37,11 +38,11 @@ pub(super) fn body(headers: &mut HeaderMap, body: ProxyBody, cell: Option<Arc<Ce
     ToWorkspace::new(body, cell, patience)
 }
 
-/// An answer, the connection it comes on, and the address that gave it.
+/// An answer, the connection it comes on, and where that leads.
 pub(super) struct Answer {
     pub response: Response<()>,
     pub lease: Lease,
-    pub addr: SocketAddr,
+    pub upstream: Upstream,
 }
 
 /// Sends the request to wherever the workspace listens.
@@ -69,14 +70,14 @@ async fn attempt(
     head: &Head<'_>,
     mut body: ToWorkspace,
 ) -> Result<Answer, ProxyError> {
-    let mut addr = proxy.routes.upstream(entry).await?;
-    let mut pooled = proxy.pool.take(addr);
+    let mut upstream = proxy.routes.upstream(entry).await?;
+    let mut pooled = proxy.pool.take(&upstream);
     loop {
         let mut lease = match pooled.take() {
             Some(lease) => lease,
             None => {
-                let (found, lease) = Box::pin(connect(proxy, entry, addr)).await?;
-                addr = found;
+                let (found, lease) = Box::pin(connect(proxy, entry, upstream)).await?;
+                upstream = found;
                 lease
             }
         };
@@ -84,7 +85,7 @@ async fn attempt(
         // Only what is repeatable and has no body may be sent again.
         let spare = (stale && head.method.is_idempotent()).then(|| body.replay()).flatten();
         match (lease.wire.send(head, body).await, spare) {
-            (Ok(response), _) => return Ok(Answer { response, lease, addr }),
+            (Ok(response), _) => return Ok(Answer { response, lease, upstream }),
             (Err(error), Some(spare)) if error.retry() == Retry::MaybeSent => body = spare,
             (Err(error), _) => return Err(error),
         }
@@ -92,12 +93,13 @@ async fn attempt(
 }
 
 /// Connects; when the address turns out to be wrong, asks once more where the workspace is.
-async fn connect(proxy: &Proxy, entry: &Entry, hint: SocketAddr) -> Result<(SocketAddr, Lease), ProxyError> {
-    match proxy.pool.connect(hint).await {
+async fn connect(proxy: &Proxy, entry: &Entry, hint: Upstream) -> Result<(Upstream, Lease), ProxyError> {
+    match proxy.pool.connect(&hint).await {
         Err(error) if error.retry() == Retry::Unsent => {
             entry.forget_upstream();
-            let addr = proxy.routes.upstream(entry).await?;
-            Ok((addr, proxy.pool.connect(addr).await?))
+            let upstream = proxy.routes.upstream(entry).await?;
+            let lease = proxy.pool.connect(&upstream).await?;
+            Ok((upstream, lease))
         }
         connected => Ok((hint, connected?)),
     }

@@ -38,7 +38,7 @@ impl Application {
 }
 
 /// Answers one request of a connection. Connections should be read through
-/// [`super::framing::Strict`] and served with upgrades.
+/// [`super::framing::Strict`] and served with upgrades. Without a proxy everything is the application's.
 ///
 /// # Errors
 /// The application's task ended without an answer; the connection should, too.

@@ -2,10 +2,10 @@
 //! it listens, and the wish to wake it. Everything the proxy caches comes from here, so that a test
 //! replaces the whole server with a few lines.
 
-use std::net::SocketAddr;
+use std::time::Instant;
 
 use async_trait::async_trait;
-use codehub_adapters::store::Changes;
+use codehub_adapters::{runtime::Upstream, store::Changes};
 use codehub_domain::{
     ArchiveKey, Desired, Failure, Operation, Phase, Progress, Timestamp, UserId, Workspace, WorkspaceId,
     activity::ActivityMode, limits::LimitHit,
@@ -26,6 +26,8 @@ pub struct Caller {
     pub user: UserId,
     /// By something browsers send by themselves: then the origin of a WebSocket matters.
     pub by_cookie: bool,
+    /// When the credential runs out, unless it is prolonged.
+    pub until: Option<Instant>,
 }
 
 /// How the web program of a workspace wants to be proxied.
@@ -119,7 +121,7 @@ pub trait Gate: Send + Sync + 'static {
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError>;
     /// `None`: never existed.
     async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError>;
-    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>, GateError>;
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);

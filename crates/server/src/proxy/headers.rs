@@ -79,6 +79,10 @@ pub(super) fn screen(method: &Method, version: Version, headers: &HeaderMap) -> 
     if headers.get_all(header::CONTENT_LENGTH).iter().nth(1).is_some() {
         return Err(ProxyError::BadRequest("Content-Length was sent more than once"));
     }
+    if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+        // One of them could be a token of ours, and the workspace would get it.
+        return Err(ProxyError::BadRequest("Authorization was sent more than once"));
+    }
     let hosts = headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && version == Version::HTTP_11) {
         return Err(ProxyError::BadRequest("exactly one Host is needed"));

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 pub(super) struct Place<'a> {
     /// `/w/{id}/`
     pub base_path: &'a str,
-    pub upstream: SocketAddr,
+    /// `None`: no address leads there.
+    pub upstream: Option<SocketAddr>,
     /// The host the workspace was told it is: its absolute redirects may name it.
     pub host: Option<&'a str>,
     pub strip_prefix: bool,
@@ -59,14 +60,15 @@ fn authority(location: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 fn is_upstream(authority: &str, place: &Place<'_>) -> bool {
-    if authority.parse() == Ok(place.upstream) {
+    let Some(upstream) = place.upstream else { return false };
+    if authority.parse() == Ok(upstream) {
         return true;
     }
     let Some((host, port)) = authority.rsplit_once(':') else { return false };
     let local = ["localhost", "0.0.0.0", "127.0.0.1", "[::1]", "[::]"]
         .iter()
         .any(|name| host.eq_ignore_ascii_case(name));
-    local && port.parse() == Ok(place.upstream.port())
+    local && port.parse() == Ok(upstream.port())
 }
 
 fn is_us(authority: &str, place: &Place<'_>) -> bool {

@@ -289,7 +289,7 @@ impl Proxy {
         })?;
         let place = Place {
             base_path: &entry.base.path,
-            upstream: answer.addr,
+            upstream: answer.upstream.address(),
             host: context.host.as_ref().and_then(|host| host.to_str().ok()),
             strip_prefix: view.ide.strip_prefix,
         };

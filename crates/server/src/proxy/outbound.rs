@@ -7,9 +7,10 @@ use std::{
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use codehub_adapters::runtime::Connection;
 use http::{HeaderMap, HeaderName, Method, Uri, header};
 use http_body::{Body, Frame};
-use tokio::{io::AsyncWrite, net::TcpStream};
+use tokio::io::AsyncWrite;
 
 use super::{
     body::{BoxError, ToWorkspace},
@@ -118,7 +119,7 @@ impl Outbound {
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &mut TcpStream,
+        stream: &mut Connection,
     ) -> Poll<Result<(), Stopped>> {
         loop {
             let more = self.fill(cx).map_err(Stopped::ByClient)?;
@@ -195,7 +196,7 @@ impl Outbound {
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut Connection) -> Poll<io::Result<()>> {
         let mut stream = Pin::new(stream);
         while !self.pieces.is_empty() || !self.large.is_empty() {
             let written = if self.large.is_empty() {

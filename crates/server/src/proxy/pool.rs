@@ -1,4 +1,4 @@
-//! Kept-alive connections to workspaces, by address. Small on purpose: addresses are local, so a new
+//! Kept-alive connections to workspaces, by where they listen. Small on purpose: that is near, so a new
 //! connection is cheap, and a stale one costs a retry.
 //!
 //! Each thread has its own: a connection is woken where it was opened, so that is where it should be
@@ -7,7 +7,6 @@
 use std::{
     cell::Cell,
     collections::HashMap,
-    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -15,11 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_adapters::runtime::Upstream;
+
 use super::{error::ProxyError, wire::Wire};
 
 /// Programs on Node close idle connections after five seconds: be earlier.
 const IDLE_FOR: Duration = Duration::from_secs(4);
-const IDLE_PER_ADDRESS: usize = 64;
+const IDLE_PER_WORKSPACE: usize = 64;
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// More threads than this share.
 const SHELVES: usize = 16;
@@ -29,7 +30,7 @@ struct Idle {
     since: Instant,
 }
 
-type Shelf = HashMap<SocketAddr, Vec<Idle>>;
+type Shelf = HashMap<Upstream, Vec<Idle>>;
 
 #[derive(Default)]
 pub(super) struct Pool {
@@ -39,7 +40,7 @@ pub(super) struct Pool {
 /// A connection in use. Dropping it closes the connection.
 pub struct Lease {
     pub(super) wire: Box<Wire>,
-    addr: SocketAddr,
+    upstream: Upstream,
     pool: Arc<Pool>,
     /// How long it had been idle; `None` for a new one.
     pub(super) reused_after: Option<Duration>,
@@ -50,7 +51,7 @@ impl Lease {
     /// request that was answered before its end.
     pub(super) fn give_back(mut self) {
         if self.wire.is_idle() {
-            self.pool.put(self.addr, self.wire);
+            self.pool.put(self.upstream, self.wire);
         }
     }
 }
@@ -64,24 +65,25 @@ impl Pool {
 
     /// An idle connection, if there is one that is still open. The newest: the others may grow old
     /// and go.
-    pub(super) fn take(self: &Arc<Self>, addr: SocketAddr) -> Option<Lease> {
+    pub(super) fn take(self: &Arc<Self>, upstream: &Upstream) -> Option<Lease> {
         let mut shelf = self.shelf();
-        let waiting = shelf.get_mut(&addr)?;
+        let waiting = shelf.get_mut(upstream)?;
         let now = Instant::now();
         while let Some(Idle { mut wire, since }) = waiting.pop() {
             let idle = now - since;
             if idle < IDLE_FOR && wire.is_idle() {
-                return Some(Lease { wire, addr, pool: self.clone(), reused_after: Some(idle) });
+                let upstream = upstream.clone();
+                return Some(Lease { wire, upstream, pool: self.clone(), reused_after: Some(idle) });
             }
         }
-        shelf.remove(&addr);
+        shelf.remove(upstream);
         None
     }
 
-    fn put(&self, addr: SocketAddr, wire: Box<Wire>) {
+    fn put(&self, upstream: Upstream, wire: Box<Wire>) {
         let mut shelf = self.shelf();
-        let waiting = shelf.entry(addr).or_default();
-        if waiting.len() < IDLE_PER_ADDRESS {
+        let waiting = shelf.entry(upstream).or_default();
+        if waiting.len() < IDLE_PER_WORKSPACE {
             waiting.push(Idle { wire, since: Instant::now() });
         }
     }
@@ -90,11 +92,12 @@ impl Pool {
     ///
     /// # Errors
     /// Nothing listens there, or not in time.
-    pub(super) async fn connect(self: &Arc<Self>, addr: SocketAddr) -> Result<Lease, ProxyError> {
-        let wire = tokio::time::timeout(CONNECT_WITHIN, Wire::connect(addr))
+    pub(super) async fn connect(self: &Arc<Self>, upstream: &Upstream) -> Result<Lease, ProxyError> {
+        let wire = tokio::time::timeout(CONNECT_WITHIN, Wire::connect(upstream))
             .await
             .unwrap_or_else(|_| Err(ProxyError::Connect(std::io::ErrorKind::TimedOut.into())))?;
-        Ok(Lease { wire: Box::new(wire), addr, pool: self.clone(), reused_after: None })
+        let upstream = upstream.clone();
+        Ok(Lease { wire: Box::new(wire), upstream, pool: self.clone(), reused_after: None })
     }
 
     /// Closes what has been idle for too long. Called from time to time, so that workspaces nobody

@@ -6,7 +6,6 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_adapters::store::Change;
+use codehub_adapters::{runtime::Upstream, store::Change};
 use codehub_domain::WorkspaceId;
 use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +60,7 @@ pub struct Latest {
 #[derive(Default)]
 struct Freshness {
     until: Option<Instant>,
-    upstream: Option<SocketAddr>,
+    upstream: Option<Upstream>,
 }
 
 impl Entry {
@@ -103,8 +102,8 @@ impl Entry {
         self.freshness().upstream = None;
     }
 
-    pub fn upstream_hint(&self) -> Option<SocketAddr> {
-        self.freshness().upstream
+    pub fn upstream_hint(&self) -> Option<Upstream> {
+        self.freshness().upstream.clone()
     }
 
     fn somebody_waits(&self) -> bool {
@@ -208,15 +207,15 @@ impl Routes {
     ///
     /// # Errors
     /// Nothing listens, or the runtime does not answer.
-    pub async fn upstream(&self, entry: &Entry) -> Result<SocketAddr, ProxyError> {
-        if let Some(addr) = entry.upstream_hint() {
-            return Ok(addr);
+    pub async fn upstream(&self, entry: &Entry) -> Result<Upstream, ProxyError> {
+        if let Some(upstream) = entry.upstream_hint() {
+            return Ok(upstream);
         }
         let found = self.gate.upstream(entry.id).await.map_err(|error| {
             tracing::warn!(workspace = %entry.id, %error, "the runtime cannot say where a workspace listens");
             ProxyError::NoUpstream
         })?;
-        entry.freshness().upstream = found;
+        entry.freshness().upstream.clone_from(&found);
         found.ok_or(ProxyError::NoUpstream)
     }
 

@@ -25,7 +25,7 @@ use super::{
     relay::{Event, Ledger, Relay},
     routes::{Entry, Latest},
 };
-use crate::{idle::Watch, rarely::Rarely};
+use crate::{activity::Kind, idle::Watch, rarely::Rarely};
 
 /// "Going away": what a client hears when the workspace stops or the server shuts down.
 const GOING_AWAY: u16 = 1001;
@@ -146,12 +146,12 @@ pub(super) fn switch(
     Ok(Response::from_parts(parts, ProxyBody::Empty))
 }
 
-async fn run<C, W>(proxy: &Proxy, entry: &Entry, pass: Pass, mut news: News, mut relay: Relay<C, W>)
+async fn run<C, W>(proxy: &Proxy, entry: &Entry, mut pass: Pass, mut news: News, mut relay: Relay<C, W>)
 where
     C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    let mut news = Rarely::new(async { news.ends(proxy, &pass).await });
+    let mut news = Rarely::new(async { news.ends(proxy, entry, &mut pass).await });
     let ending = loop {
         let event = poll_fn(|cx| match relay.poll_event(cx) {
             Poll::Ready(event) => Poll::Ready(Either::Left(event)),
@@ -197,28 +197,35 @@ impl News {
     }
 
     /// Resolves when this connection must end.
-    async fn ends(&mut self, proxy: &Proxy, pass: &Pass) -> Ending {
+    async fn ends(&mut self, proxy: &Proxy, entry: &Entry, pass: &mut Pass) -> Ending {
         tokio::select! {
-            ending = self.decided(proxy, pass) => ending,
+            ending = self.decided(proxy, entry, pass) => ending,
             () = proxy.shutdown.cancelled() => Ending::Shutdown,
         }
     }
 
-    async fn decided(&mut self, proxy: &Proxy, pass: &Pass) -> Ending {
+    async fn decided(&mut self, proxy: &Proxy, entry: &Entry, pass: &mut Pass) -> Ending {
+        let last_work =
+            || [Kind::Typing, Kind::FromClient].into_iter().filter_map(|kind| entry.cell.age(kind)).min();
+        let mut ran_out = false;
         loop {
             let Latest { view, access } = self.latest.borrow_and_update().clone();
             if view.is_none_or(|view| view.stopping()) {
                 return Ending::Stopped;
             }
-            if access != self.access {
+            if access != self.access || ran_out {
                 if !proxy.callers.still_valid(pass).await {
                     return Ending::SignedOut;
                 }
                 self.access = access;
             }
-            if self.latest.changed().await.is_err() {
-                return Ending::Stopped;
-            }
+            ran_out = tokio::select! {
+                changed = self.latest.changed() => match changed {
+                    Ok(()) => false,
+                    Err(_) => return Ending::Stopped,
+                },
+                () = pass.runs_out(last_work) => true,
+            };
         }
     }
 }

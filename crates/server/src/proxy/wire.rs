@@ -8,18 +8,15 @@
 use std::{
     future::poll_fn,
     io,
-    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, Waker, ready},
 };
 
 use bytes::{Bytes, BytesMut};
+use codehub_adapters::runtime::{Connection, Upstream};
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::{
@@ -35,7 +32,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const READ_BYTES: usize = 8 * 1024;
 
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Connection,
     outbound: Outbound,
     incoming: Incoming,
     /// What has been read and not yet understood.
@@ -49,9 +46,8 @@ pub(super) struct Wire {
 impl Wire {
     /// # Errors
     /// Nothing listens there.
-    pub(super) async fn connect(addr: SocketAddr) -> Result<Self, ProxyError> {
-        let stream = TcpStream::connect(addr).await.map_err(ProxyError::Connect)?;
-        stream.set_nodelay(true).map_err(ProxyError::Connect)?;
+    pub(super) async fn connect(upstream: &Upstream) -> Result<Self, ProxyError> {
+        let stream = upstream.connect().await.map_err(ProxyError::Connect)?;
         Ok(Self {
             stream,
             outbound: Outbound::default(),
@@ -198,7 +194,7 @@ impl Wire {
     }
 
     /// The bare connection once HTTP is over on it, and what was read beyond that.
-    pub(super) fn into_stream(self) -> (TcpStream, Bytes) {
+    pub(super) fn into_stream(self) -> (Connection, Bytes) {
         (self.stream, self.ahead)
     }
 }

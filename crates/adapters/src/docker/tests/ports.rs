@@ -36,8 +36,8 @@ async fn every_call_is_idempotent() {
     let listed = runtime.list().await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].workspace, listed[0].instance.generation), (id, Generation(1)));
-    let address = runtime.upstream(id).await.unwrap().unwrap();
-    assert!(address.ip().is_loopback(), "{address}");
+    let address = runtime.upstream(id).await.unwrap().unwrap().address();
+    assert!(address.is_some_and(|address| address.ip().is_loopback()), "{address:?}");
     let mut logs = runtime.logs(id, LogQuery { tail: 10, follow: false }).await.unwrap();
     let text = String::from_utf8(logs.next().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(text.contains("listens"), "{text}");

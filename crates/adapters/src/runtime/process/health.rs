@@ -1,11 +1,10 @@
 //! Asking a program whether it is well: one GET, of which only the first line is read.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::super::Upstream;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
@@ -17,18 +16,19 @@ pub(crate) enum Health {
     Silent,
 }
 
-pub(crate) async fn ask(address: SocketAddr, path: &str, patience: Duration) -> Health {
-    match tokio::time::timeout(patience, status(address, path)).await {
+pub(crate) async fn ask(upstream: &Upstream, path: &str, patience: Duration) -> Health {
+    match tokio::time::timeout(patience, status(upstream, path)).await {
         Err(_) => Health::Silent,
         Ok(Ok(Some(status))) if status < 500 => Health::Well,
         Ok(_) => Health::NotYet,
     }
 }
 
-async fn status(address: SocketAddr, path: &str) -> io::Result<Option<u16>> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn status(upstream: &Upstream, path: &str) -> io::Result<Option<u16>> {
+    let mut stream = upstream.connect().await?;
+    let host = upstream.address().map_or_else(|| "localhost".to_owned(), |address| address.to_string());
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: codehub-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: codehub-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
     let mut line = Vec::with_capacity(64);
@@ -54,7 +54,7 @@ mod tests {
 
     async fn answer(reply: Option<&'static [u8]>) -> Health {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let upstream = listener.local_addr().unwrap().into();
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 1024];
@@ -65,7 +65,7 @@ mod tests {
                 None => std::future::pending().await,
             }
         });
-        let health = ask(address, "/ok", Duration::from_millis(300)).await;
+        let health = ask(&upstream, "/ok", Duration::from_millis(300)).await;
         server.abort();
         health
     }
@@ -84,6 +84,8 @@ mod tests {
     #[tokio::test]
     async fn nobody_there_is_not_yet() {
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        assert_eq!(ask(address, "/", Duration::from_secs(1)).await, Health::NotYet);
+        for upstream in [address.into(), Upstream::Socket("/no/such/socket".into())] {
+            assert_eq!(ask(&upstream, "/", Duration::from_secs(1)).await, Health::NotYet);
+        }
     }
 }

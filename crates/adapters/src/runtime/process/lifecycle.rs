@@ -12,7 +12,7 @@ use codehub_domain::{Generation, Timestamp, WorkspaceId};
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    super::{InstanceSpec, Result, RuntimeError},
+    super::{InstanceSpec, Result, RuntimeError, ide::Fill},
     Inner, blocking, failed,
     proc_scan::{Identity, Process, main_of, members, processes},
     record::{Record, State},
@@ -58,6 +58,12 @@ enum Sighting {
     Running(Record),
     /// The program is gone; something it started may not be.
     Gone(Record),
+}
+
+/// Where a program is told to listen. It hears of the port in any case.
+struct Listen {
+    port: u16,
+    socket: bool,
 }
 
 impl Inner {
@@ -139,9 +145,16 @@ impl Inner {
                 ended.map_err(failed("the stop"))?;
             }
         }
-        self.records.remove(id).map_err(failed("removing the record"))?;
+        self.forget(id).map_err(failed("removing the record"))?;
         lock.remove();
         Ok(())
+    }
+
+    /// Removes what lies about for a workspace that does not run. The record goes last: while it is
+    /// there, somebody will come to clean up.
+    fn forget(&self, id: WorkspaceId) -> io::Result<()> {
+        self.sockets.remove(id)?;
+        self.records.remove(id)
     }
 
     async fn end(
@@ -183,7 +196,7 @@ impl Inner {
         })
     }
 
-    /// Takes a port and writes down what is about to be started.
+    /// Takes a port, makes room for a socket and writes down what is about to be started.
     async fn reserve(self: &Arc<Self>, spec: &InstanceSpec, home: &Home) -> io::Result<Record> {
         let _gate = self.ports.lock().await;
         let inner = Arc::clone(self);
@@ -193,9 +206,13 @@ impl Inner {
             for other in inner.records.all()?.into_iter().filter(|&other| other != id) {
                 taken.extend(inner.records.load(other)?.map(|record| record.port));
             }
+            if inner.on_socket {
+                inner.sockets.prepare(id)?;
+            }
             free_port(&taken)
         });
-        let record = self.record(spec.workspace, spec.generation(), port.await?, &spec.base_path, home);
+        let listen = Listen { port: port.await?, socket: self.on_socket };
+        let record = self.record(spec.workspace, spec.generation(), listen, &spec.base_path, home);
         self.save(record.clone()).await?;
         Ok(record)
     }
@@ -204,16 +221,18 @@ impl Inner {
         &self,
         workspace: WorkspaceId,
         generation: Generation,
-        port: u16,
+        Listen { port, socket }: Listen,
         base_path: &str,
         home: &Home,
     ) -> Record {
         let (id, home) = (workspace.to_string(), home.seen_as.to_string_lossy());
-        let fill = super::super::ide::Fill { port, home: &home, id: &id, base_path };
+        let path = socket.then(|| self.sockets.path(workspace));
+        let fill = Fill { port, socket: path.as_deref(), home: &home, id: &id, base_path };
         Record {
             workspace,
             generation,
             port,
+            socket,
             ide: self.config.ide.name.clone(),
             health_path: self.config.ide.health_path(&fill),
             sandboxed: self.sandbox.is_some(),
@@ -234,7 +253,7 @@ impl Inner {
         match self.sighting(id).await? {
             Sighting::Nothing => {
                 // A record that nobody can read and nobody answers to.
-                self.records.remove(id)?;
+                self.forget(id)?;
                 lock.remove();
                 Ok(Found::Nothing)
             }
@@ -300,7 +319,8 @@ impl Inner {
         Some(old.filter(same).unwrap_or_else(|| {
             let home = Home { volume: Default::default(), seen_as: Default::default() };
             let base_path = format!("/w/{}/", marks.workspace);
-            self.record(marks.workspace, marks.generation, marks.port, &base_path, &home)
+            let listen = Listen { port: marks.port, socket: marks.socket };
+            self.record(marks.workspace, marks.generation, listen, &base_path, &home)
         }))
     }
 

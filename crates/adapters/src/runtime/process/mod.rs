@@ -1,9 +1,9 @@
 //! Workspaces as processes of this machine.
 //!
-//! Each workspace is one session of processes with its own home, a clean environment and a port on
-//! the loopback address. It outlives CodeHub: a CodeHub that is started again finds it, with the same
-//! process id and port. This is for one trusted person on one machine: without a sandbox, every
-//! workspace may do what CodeHub may.
+//! Each workspace is one session of processes with its own home, a clean environment and a socket only
+//! CodeHub's user can reach (or, for programs that know no sockets, a port on the loopback address). It
+//! outlives CodeHub: a CodeHub that is started again finds it, with the same process id and socket. This
+//! is for one trusted person on one machine: without a sandbox, every workspace may do what CodeHub may.
 //!
 //! Guarantees:
 //! - **Never two.** The record says "starting" before anything is started; the process inherits the
@@ -26,6 +26,7 @@ mod proc_scan;
 mod record;
 mod sandbox;
 pub mod shim;
+mod sockets;
 mod spawn;
 mod stop;
 
@@ -51,11 +52,12 @@ use self::{
     lifecycle::{Found, Turns},
     logs::Logs,
     record::{Record, Records, State},
+    sockets::Sockets,
     spawn::HostEnv,
 };
 pub use self::{logs::LogLimits, shim::Limits};
 use super::{
-    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, SandboxChoice,
+    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, SandboxChoice, Upstream,
     ide::ResolvedIde,
 };
 
@@ -134,6 +136,9 @@ struct Inner {
     boot: String,
     records: Records,
     logs: Logs,
+    sockets: Sockets,
+    /// Whether new workspaces listen there, and not on a port.
+    on_socket: bool,
     /// `bwrap`, if workspaces are shut in.
     sandbox: Option<PathBuf>,
     host: HostEnv,
@@ -161,11 +166,15 @@ impl ProcessRuntime {
         if config.data_dir.to_str().is_none() {
             return Err(format!("the data directory {at} cannot be used: its name is not UTF-8"));
         }
+        let sockets = Sockets::open(&config.data_dir).map_err(unusable)?;
+        let on_socket = uses_socket(&config, &sockets)?;
         let sandbox = sandbox::probe(config.sandbox).await?;
         let inner = Arc::new(Inner {
             boot,
             records,
             logs,
+            sockets,
+            on_socket,
             sandbox,
             host: HostEnv::read(),
             turns: Turns::default(),
@@ -243,11 +252,11 @@ impl Instances for ProcessRuntime {
         &Self::ide(self).name
     }
 
-    async fn upstream(&self, id: WorkspaceId) -> Result<Option<SocketAddr>> {
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>> {
         let inner = Arc::clone(&self.inner);
         let found = blocking(move || inner.running(id)).await;
         let found = found.map_err(|error| RuntimeError::Unreachable(format!("no look at {id}: {error}")))?;
-        Ok(found.map(|record| address(&record)))
+        Ok(found.map(|record| self.inner.upstream_of(&record)))
     }
 
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
@@ -300,7 +309,8 @@ impl Inner {
     }
 
     async fn health_of(self: &Arc<Self>, record: &Record) -> Result<InstanceState> {
-        let health = health::ask(address(record), &record.health_path, self.config.health_timeout).await;
+        let upstream = self.upstream_of(record);
+        let health = health::ask(&upstream, &record.health_path, self.config.health_timeout).await;
         if health == Health::Well {
             return Ok(InstanceState::Ready);
         }
@@ -316,6 +326,14 @@ impl Inner {
                 record.ide, record.health_path, self.config.health_timeout
             ))),
             Health::Well | Health::NotYet => Ok(InstanceState::Alive),
+        }
+    }
+
+    fn upstream_of(&self, record: &Record) -> Upstream {
+        if record.socket {
+            self.sockets.upstream(record.workspace)
+        } else {
+            SocketAddr::from((Ipv4Addr::LOCALHOST, record.port)).into()
         }
     }
 
@@ -351,8 +369,29 @@ async fn keep_logs_short(inner: Weak<Inner>) {
     }
 }
 
-fn address(record: &Record) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, record.port).into()
+/// Where new workspaces will listen.
+fn uses_socket(config: &ProcessConfig, sockets: &Sockets) -> std::result::Result<bool, String> {
+    if !config.ide.can_use_socket() {
+        tracing::warn!(
+            ide = config.ide.name,
+            "the IDE listens on a port, so every user of this machine can reach it ({{socket}} in IDE_COMMAND would \
+             give it a socket)"
+        );
+        return Ok(false);
+    }
+    let excess = sockets.excess();
+    if excess == 0 {
+        return Ok(true);
+    }
+    let why = format!(
+        "the name of the data directory {} is {excess} bytes too long for a socket in it",
+        config.data_dir.display()
+    );
+    if !config.ide.can_use_port() {
+        return Err(format!("IDE_COMMAND asks for a {{socket}}, but {why}"));
+    }
+    tracing::warn!(%why, "workspaces listen on ports, so every user of this machine can reach them");
+    Ok(false)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

@@ -20,6 +20,8 @@ pub(super) const INSTANCE: &str = "CODEHUB_INSTANCE";
 pub(super) const WORKSPACE: &str = "CODEHUB_WORKSPACE_ID";
 pub(super) const GENERATION: &str = "CODEHUB_GENERATION";
 pub(super) const PORT: &str = "PORT";
+/// Where it listens, if that is not the port.
+pub(super) const SOCKET: &str = "CODEHUB_SOCKET";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Identity {
@@ -127,6 +129,7 @@ pub(super) struct Marks {
     pub(super) workspace: WorkspaceId,
     pub(super) generation: Generation,
     pub(super) port: u16,
+    pub(super) socket: bool,
     /// The program's own process id; the shim has not set it yet.
     leader: Option<i32>,
 }
@@ -146,6 +149,7 @@ impl Marks {
             workspace: get(WORKSPACE)?.parse().ok()?,
             generation: Generation(get(GENERATION)?.parse().ok()?),
             port: get(PORT)?.parse().ok()?,
+            socket: get(SOCKET).is_some(),
             leader: get(LEADER).and_then(|pid| pid.parse().ok()),
         })
     }

@@ -41,6 +41,9 @@ pub(super) struct Record {
     pub(super) workspace: WorkspaceId,
     pub(super) generation: Generation,
     pub(super) port: u16,
+    /// It listens on its socket, and not on the port. CodeHub's before it had sockets do not say.
+    #[serde(default)]
+    pub(super) socket: bool,
     pub(super) ide: String,
     pub(super) health_path: String,
     pub(super) sandboxed: bool,

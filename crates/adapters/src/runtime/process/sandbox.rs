@@ -1,10 +1,10 @@
 //! Shutting a workspace in with bubblewrap, where it is installed and the kernel lets it.
 //!
 //! Inside, the machine is read-only; `/tmp`, `/dev` and the process table are its own; CodeHub's data
-//! directory is empty but for this workspace's home. The network is the machine's: the proxy has to
-//! reach the program. There are no privileges inside, also not for root: whoever could mount could undo
-//! all of this. Seen from outside, `bwrap` is the leader of the workspace's session and ends
-//! with its program's status.
+//! directory is empty but for this workspace's home and the place of its socket. The network is the
+//! machine's. There are no privileges inside, also not for root: whoever could mount could undo all of
+//! this. Seen from outside, `bwrap` is the leader of the workspace's session and ends with its program's
+//! status.
 
 use std::{
     collections::BTreeSet,
@@ -23,6 +23,8 @@ pub(super) struct Inside<'a> {
     pub(super) home: &'a Path,
     /// Where the program finds it.
     pub(super) seen_as: &'a Path,
+    /// Where it listens, if that is a socket.
+    pub(super) socket_dir: Option<&'a Path>,
     /// More that is not for workspaces.
     pub(super) hidden: &'a [PathBuf],
     /// The program and its words: what they name has to be there inside.
@@ -35,7 +37,8 @@ impl Inside<'_> {
     }
 
     /// What the command needs of the machine's `/tmp`, which is otherwise not shown: the directories
-    /// directly below it in which the program, or a script it is given, lies.
+    /// directly below it in which the program, or a script it is given, lies. Not what leads to the home or the
+    /// socket: those are shown by themselves.
     fn needed_of_tmp(&self) -> BTreeSet<PathBuf> {
         let mut needed = BTreeSet::new();
         for word in self.command {
@@ -43,7 +46,8 @@ impl Inside<'_> {
                 && let Some(first) = below.components().next()
             {
                 let path = Path::new("/tmp").join(first);
-                if path.exists() && !self.seen_as.starts_with(word) {
+                let shown = Path::new(word).starts_with(self.data_dir) || self.seen_as.starts_with(word);
+                if path.exists() && !shown {
                     needed.insert(path);
                 }
             }
@@ -132,7 +136,38 @@ pub(super) fn words(bwrap: &Path, inside: &Inside<'_>) -> Vec<OsString> {
         add(&[program, program], "--ro-bind");
     }
     add(&[inside.home, inside.seen_as], "--bind");
+    if let Some(dir) = inside.socket_dir {
+        add(&[dir, dir], "--bind");
+    }
     add(&[inside.seen_as], "--chdir");
     words.push("--".into());
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_tmp_only_what_the_command_needs_is_shown() {
+        let tmp = tempfile::tempdir_in("/tmp").unwrap();
+        let (data, tools) = (tmp.path().join("data"), tempfile::tempdir_in("/tmp").unwrap());
+        let (home, socket) = (data.join("homes/h"), data.join("run/x/ide"));
+        let words = ["sh", "run.py", "ide"].map(|name| tools.path().join(name).display().to_string());
+        let mut command = words.to_vec();
+        command.extend([home.display().to_string(), socket.display().to_string()]);
+        let inside = Inside {
+            data_dir: &data,
+            home: &home,
+            seen_as: &home,
+            socket_dir: socket.parent(),
+            hidden: &[],
+            command: &command,
+        };
+        assert_eq!(
+            inside.needed_of_tmp(),
+            BTreeSet::from([tools.path().to_owned()]),
+            "no neighbours of the data"
+        );
+    }
 }

@@ -17,7 +17,7 @@ use super::{
         ide::{DefaultFile, Fill},
     },
     Inner, ShimCommand,
-    proc_scan::{GENERATION, INSTANCE, Identity, PORT, Stat, WORKSPACE},
+    proc_scan::{GENERATION, INSTANCE, Identity, PORT, SOCKET, Stat, WORKSPACE},
     record::{LaunchLock, Record},
     sandbox,
 };
@@ -130,14 +130,23 @@ impl Inner {
     ) -> io::Result<(tokio::process::Child, Identity)> {
         let id = spec.workspace.to_string();
         let seen_as = home.seen_as.to_string_lossy();
-        let fill = Fill { port: record.port, home: &seen_as, id: &id, base_path: &spec.base_path };
+        let socket = record.socket.then(|| self.sockets.path(spec.workspace));
+        let fill = Fill {
+            port: record.port,
+            socket: socket.as_deref(),
+            home: &seen_as,
+            id: &id,
+            base_path: &spec.base_path,
+        };
         let program = self.config.ide.command_line(&fill);
         let mut words: Vec<OsString> = Vec::new();
         if let Some(bwrap) = &self.sandbox {
+            let socket_dir = record.socket.then(|| self.sockets.place(spec.workspace));
             let inside = sandbox::Inside {
                 data_dir: &self.config.data_dir,
                 home: &home.volume,
                 seen_as: &home.seen_as,
+                socket_dir: socket_dir.as_deref(),
                 hidden: &self.config.hidden,
                 command: &program,
             };
@@ -159,6 +168,7 @@ impl Inner {
             .envs(self.config.ide.env.iter().copied())
             .env("HOME", &home.seen_as)
             .env(PORT, record.port.to_string())
+            .envs(socket.iter().map(|path| (SOCKET, path)))
             .env(INSTANCE, &self.config.deployment)
             .env(WORKSPACE, &id)
             .env(GENERATION, record.generation.to_string())

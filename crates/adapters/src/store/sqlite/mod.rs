@@ -6,12 +6,13 @@
 //! outlast a power cut: what was acknowledged is on the disk.
 //!
 //! Other processes (the command line) may open the same file: `BEGIN IMMEDIATE` and the busy timeout
-//! put them in line.
+//! put them in line. What they write is noticed within seconds ([`foreign`]).
 
 mod access;
 mod ask;
 mod attempts;
 mod controller;
+mod foreign;
 mod gc;
 mod history;
 mod holds;
@@ -48,6 +49,7 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::broadcast;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{CHANGES_BACKLOG, Change, MigrationStatus, Result, StoreError};
 
@@ -72,6 +74,7 @@ pub struct SqliteStore {
     turn: Arc<tokio::sync::Mutex<()>>,
     readers: SqlitePool,
     changes: broadcast::Sender<Change>,
+    _foreign: AbortOnDropHandle<()>,
 }
 
 impl SqliteStore {
@@ -92,7 +95,9 @@ impl SqliteStore {
         migrate::run(&writer).await?;
         let readers = pool(READERS).connect_with(options(path).pragma("query_only", "ON")).await?;
         let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
-        Ok(Self { path: path.to_owned(), writer, turn: Arc::default(), readers, changes })
+        let turn = Arc::default();
+        let _foreign = foreign::watch(writer.clone(), Arc::clone(&turn), changes.clone()).await?;
+        Ok(Self { path: path.to_owned(), writer, turn, readers, changes, _foreign })
     }
 
     pub fn path(&self) -> &Path {

@@ -9,7 +9,7 @@
 
 mod feed;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -18,10 +18,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use codehub_domain::WorkspaceId;
+use codehub_domain::{WorkspaceId, user::User};
 use futures::{StreamExt as _, stream};
 use http::{
-    HeaderMap, HeaderName,
+    HeaderName,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use serde::Serialize;
@@ -39,18 +39,13 @@ pub use self::feed::Feeds;
 use self::feed::{News, Told};
 use super::{
     error::{ErrorBody, Result},
-    extract::CurrentUser,
+    lasting::Lasting,
 };
-use crate::{
-    app::App,
-    auth::{self, Identity},
-    serve::ConnectionHandle,
-};
+use crate::{app::App, serve::ConnectionHandle};
 
 const BUFFER: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(15);
-/// After this long the stream ends and the client comes again, so that a session or token that ran out
-/// does not live on in a stream.
+/// After this long the stream ends and the client comes again: a page that is open keeps its session alive.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 #[derive(OpenApi)]
@@ -71,14 +66,13 @@ pub(super) fn router() -> Router<Arc<App>> {
 ))]
 async fn follow(
     State(app): State<Arc<App>>,
-    CurrentUser(me): CurrentUser,
-    headers: HeaderMap,
+    lasting: Lasting,
     connection: Option<Extension<ConnectionHandle>>,
 ) -> Result<Response> {
     let (sender, receiver) = mpsc::channel(BUFFER);
     let writer = Writer { sender, next_id: 0, connection: connection.map(|Extension(handle)| handle) };
-    let reader = Stream { app, me, headers, writer, known: HashMap::new() };
-    tokio::spawn(reader.run());
+    let reader = Stream { me: lasting.me.user.clone(), app, writer, known: HashMap::new() };
+    tokio::spawn(reader.run(lasting));
     let chunks = ReceiverStream::new(receiver).flat_map(stream::iter);
     let body = Body::from_stream(chunks.map(Ok::<_, std::convert::Infallible>));
     let headers = [
@@ -107,16 +101,15 @@ enum Known {
 
 struct Stream {
     app: Arc<App>,
-    me: Identity,
-    headers: HeaderMap,
+    me: User,
     writer: Writer,
     known: HashMap<WorkspaceId, Known>,
 }
 
 impl Stream {
-    async fn run(mut self) {
-        let user = self.me.user.id;
-        match self.follow().await {
+    async fn run(mut self, lasting: Lasting) {
+        let user = self.me.id;
+        match self.follow(lasting).await {
             Ok(()) => tracing::debug!(%user, "an event stream ended"),
             Err(End::Client) => tracing::debug!(%user, "an event stream's client has gone"),
             Err(End::Database) => {
@@ -125,10 +118,9 @@ impl Stream {
         }
     }
 
-    async fn follow(&mut self) -> std::result::Result<(), End> {
+    async fn follow(&mut self, lasting: Lasting) -> std::result::Result<(), End> {
         let app = Arc::clone(&self.app);
-        let user = self.me.user.id;
-        let mut access = app.access_changed.subscribe();
+        let mut not_allowed = pin!(lasting.ended(Arc::clone(&app), None));
         let mut news = self.enter().await?;
         let mut heartbeat = tokio::time::interval(app.config.sse_heartbeat);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -140,12 +132,7 @@ impl Stream {
                 () = self.writer.sender.closed() => return Err(End::Client),
                 () = sleep_until(end) => return Ok(()),
                 _ = heartbeat.tick() => self.writer.send(Bytes::from_static(HEARTBEAT)).await?,
-                changed = access.recv() => {
-                    let mine = !matches!(changed, Ok(Some(other)) if other != user);
-                    if mine && auth::identify(&app, &self.headers).await.is_err() {
-                        return Ok(());
-                    }
-                }
+                () = &mut not_allowed => return Ok(()),
                 heard = news.recv() => match heard {
                     Ok(News::Updated(told)) => self.tell(&told).await?,
                     Ok(News::Deleted(id, text)) => self.deleted(id, text).await?,
@@ -158,7 +145,7 @@ impl Stream {
 
     /// Tells everything that is not known yet, and what has gone since.
     async fn enter(&mut self) -> std::result::Result<broadcast::Receiver<News>, End> {
-        let entered = Feeds::enter(&self.app, &self.me.user).await.ok_or(End::Database)?;
+        let entered = Feeds::enter(&self.app, &self.me).await.ok_or(End::Database)?;
         let mut gone = self.known.clone();
         for told in entered.now.iter() {
             gone.remove(&told.id);

@@ -23,7 +23,7 @@ use crate::{
     config::Config,
     proxy::{
         AppGate,
-        gate::{Caller, Credential, Gate, ProxyIde, Woken},
+        gate::{Credential, Gate, ProxyIde, Woken},
         of_app,
     },
 };
@@ -51,8 +51,8 @@ impl Instances for At {
     async fn list(&self) -> runtime::Result<Vec<Listed>> {
         Ok(Vec::new())
     }
-    async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
-        Ok(Some(self.0))
+    async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
+        Ok(Some(self.0.into()))
     }
     async fn logs(&self, _: WorkspaceId, _: LogQuery) -> runtime::Result<LogStream> {
         Ok(Box::pin(futures::stream::empty()))
@@ -131,8 +131,8 @@ async fn the_gate_knows_our_credentials_and_no_others() {
     let gate = server.gate();
     let user = server.user;
     for (credential, expected) in [
-        (Credential::Session(SECRET.as_bytes()), Some(Caller { user, by_cookie: true })),
-        (Credential::Bearer(TOKEN_TEXT.as_bytes()), Some(Caller { user, by_cookie: false })),
+        (Credential::Session(SECRET.as_bytes()), Some((user, true, true))),
+        (Credential::Bearer(TOKEN_TEXT.as_bytes()), Some((user, false, false))),
         (Credential::Session(TOKEN_TEXT.as_bytes()), None),
         (Credential::Bearer(SECRET.as_bytes()), None),
         (Credential::Session(b""), None),
@@ -140,7 +140,9 @@ async fn the_gate_knows_our_credentials_and_no_others() {
         (Credential::Bearer(b"a b"), None),
         (Credential::Session(b"\xff\xfe"), None),
     ] {
-        assert_eq!(gate.identify(credential).await.unwrap(), expected, "{credential:?}");
+        let caller = gate.identify(credential).await.unwrap();
+        let known = caller.map(|caller| (caller.user, caller.by_cookie, caller.until.is_some()));
+        assert_eq!(known, expected, "{credential:?}");
     }
 }
 

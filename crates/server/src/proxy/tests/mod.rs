@@ -11,5 +11,6 @@ mod policy;
 mod rules;
 mod smuggling;
 mod support;
+mod unix;
 mod websocket;
 mod wire;

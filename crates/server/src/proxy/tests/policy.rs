@@ -66,6 +66,22 @@ async fn the_order_of_checks() {
 }
 
 #[tokio::test]
+async fn no_token_of_ours_reaches_the_workspace() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = Rig::before(&upstream).await;
+    // Not valid, so the cookie decides; it is still nothing for the workspace.
+    let answer = rig.get("/", &["Authorization: Bearer chp_expired"]).await;
+    assert_eq!(status_of(&answer), 200);
+    assert!(!body_of(&answer).contains("chp_"), "{answer}");
+    // Of several, one could be.
+    let ours = format!("Authorization: Bearer {TOKEN}");
+    for lines in [[ours.as_str(), "Authorization: Basic eDp5"], ["Authorization: Basic eDp5", &ours]] {
+        let answer = rig.get("/", &lines).await;
+        assert_eq!(status_of(&answer), 400, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_slash_it_goes_on_at_the_slash() {
     let rig = Rig::new().await;
     let answer = rig.send("GET", "?a=%20b", &[]).await;

@@ -131,7 +131,7 @@ fn cookies_of_a_workspace_stay_below_its_path() {
 fn redirects_to_the_workspaces_own_address_lead_back_under_its_path() {
     let place = |strip_prefix| Place {
         base_path: "/w/x/",
-        upstream: "127.0.0.1:4567".parse().unwrap(),
+        upstream: "127.0.0.1:4567".parse().ok(),
         host: Some("code.example.com"),
         strip_prefix,
     };
@@ -175,12 +175,7 @@ fn answers_do_not_speak_for_the_whole_origin() {
         ("location", "/x"),
         ("etag", "\"e\""),
     ]);
-    let place = Place {
-        base_path: "/w/x/",
-        upstream: "127.0.0.1:1".parse().unwrap(),
-        host: None,
-        strip_prefix: true,
-    };
+    let place = Place { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
     headers::clean_response(&mut headers, &place);
     let expected = map(&[("service-worker-allowed", "/w/x/"), ("location", "/w/x/x"), ("etag", "\"e\"")]);
     assert_eq!(headers, expected);

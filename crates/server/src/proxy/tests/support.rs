@@ -7,11 +7,14 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
-use codehub_adapters::store::{Change, Changes};
+use codehub_adapters::{
+    runtime,
+    store::{Change, Changes},
+};
 use codehub_domain::{ArchiveKey, Desired, Operation, Phase, UserId, WorkspaceId};
 use hyper::service::service_fn;
 use hyper_util::{
@@ -55,7 +58,11 @@ pub(super) fn workspace() -> WorkspaceId {
 /// The rest of the server, as a few fields.
 pub(super) struct FakeGate {
     pub(super) views: Mutex<HashMap<WorkspaceId, View>>,
-    pub(super) upstream: Mutex<Option<SocketAddr>>,
+    pub(super) upstream: Mutex<Option<runtime::Upstream>>,
+    /// When all credentials run out.
+    pub(super) until: Mutex<Option<Instant>>,
+    /// By how much they are prolonged when they are used.
+    pub(super) slides: Mutex<Option<Duration>>,
     pub(super) sessions: Mutex<HashMap<Vec<u8>, UserId>>,
     pub(super) wakes: AtomicU32,
     pub(super) looks: AtomicU32,
@@ -86,6 +93,8 @@ impl FakeGate {
         Arc::new(Self {
             views: Mutex::new(HashMap::from([(workspace(), view)])),
             upstream: Mutex::default(),
+            until: Mutex::default(),
+            slides: Mutex::default(),
             sessions: Mutex::new(sessions),
             wakes: AtomicU32::new(0),
             looks: AtomicU32::new(0),
@@ -103,6 +112,10 @@ impl FakeGate {
         self.tell(Change::Updated { workspace: workspace(), owner: owner() });
     }
 
+    fn until(&self) -> Option<Instant> {
+        *self.until.lock().unwrap()
+    }
+
     pub(super) fn tell(&self, change: Change) {
         let _ = self.changes.send(change);
     }
@@ -112,12 +125,20 @@ impl FakeGate {
 impl Gate for FakeGate {
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
         self.identifications.fetch_add(1, SeqCst);
+        if self.until().is_some_and(|until| until <= Instant::now()) {
+            return Ok(None);
+        }
+        if let Some(more) = *self.slides.lock().unwrap() {
+            *self.until.lock().unwrap() = Some(Instant::now() + more);
+        }
         Ok(match credential {
             Credential::Session(secret) => {
-                self.sessions.lock().unwrap().get(secret).map(|&user| Caller { user, by_cookie: true })
+                let user = self.sessions.lock().unwrap().get(secret).copied();
+                user.map(|user| Caller { user, by_cookie: true, until: self.until() })
             }
             Credential::Bearer(token) => {
-                (token == TOKEN.as_bytes()).then(|| Caller { user: owner(), by_cookie: false })
+                let caller = || Caller { user: owner(), by_cookie: false, until: self.until() };
+                (token == TOKEN.as_bytes()).then(caller)
             }
         })
     }
@@ -127,8 +148,8 @@ impl Gate for FakeGate {
         Ok(self.views.lock().unwrap().get(&id).cloned())
     }
 
-    async fn upstream(&self, _: WorkspaceId) -> Result<Option<SocketAddr>, GateError> {
-        Ok(*self.upstream.lock().unwrap())
+    async fn upstream(&self, _: WorkspaceId) -> Result<Option<runtime::Upstream>, GateError> {
+        Ok(self.upstream.lock().unwrap().clone())
     }
 
     async fn wake(&self, id: WorkspaceId, _: UserId) -> Result<Woken, GateError> {
@@ -211,7 +232,7 @@ impl Rig {
     }
 
     pub(super) fn lead_to(&self, upstream: &Upstream) {
-        *self.gate.upstream.lock().unwrap() = Some(upstream.addr);
+        *self.gate.upstream.lock().unwrap() = Some(upstream.addr.into());
     }
 
     pub(super) async fn connect(&self) -> TcpStream {

@@ -1,6 +1,9 @@
 //! WebSockets through the proxy, frame by frame.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use codehub_adapters::store::Change;
 use codehub_domain::{Desired, Operation, Phase};
@@ -18,7 +21,7 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\
                       Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: chat\r\n\r\n";
 
 /// Agrees to every upgrade, then sends back what comes, byte for byte.
-async fn echo() -> Upstream {
+pub(super) async fn echo() -> Upstream {
     Upstream::new(|mut stream| async move {
         let Some(head) = read_head(&mut stream).await else { return };
         let head = head.to_lowercase();
@@ -43,7 +46,7 @@ fn handshake(lines: &[&str]) -> String {
     head("GET", "/ws", &[&upgrade[..], lines].concat())
 }
 
-async fn open(rig: &Rig) -> TcpStream {
+pub(super) async fn open(rig: &Rig) -> TcpStream {
     let mut stream = rig.connect().await;
     let cookie = format!("Cookie: {COOKIE}");
     stream.write_all(handshake(&[&cookie, OURS]).as_bytes()).await.unwrap();
@@ -54,7 +57,7 @@ async fn open(rig: &Rig) -> TcpStream {
     stream
 }
 
-async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+pub(super) async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     timeout(Duration::from_secs(5), stream.read_exact(&mut bytes)).await.unwrap().unwrap();
     bytes
@@ -205,15 +208,70 @@ async fn signing_out_ends_what_that_session_opened_and_nothing_else() {
     let upstream = echo().await;
     let rig = Rig::before(&upstream).await;
     let mut by_cookie = open(&rig).await;
-    let mut by_token = rig.connect().await;
-    by_token.write_all(handshake(&[&format!("Authorization: Bearer {TOKEN}")]).as_bytes()).await.unwrap();
-    assert_eq!(status_of(&read_head(&mut by_token).await.unwrap()), 101);
+    let mut by_token = open_by_token(&rig).await;
     rig.gate.sessions.lock().unwrap().clear();
     rig.gate.tell(Change::Access { user: owner() });
     assert_eq!(rest(&mut by_cookie).await, close_frame(1008, "signed out", false));
     let message = [0x82, 0x81, 0, 0, 0, 0, 7];
     by_token.write_all(&message).await.unwrap();
     assert_eq!(read(&mut by_token, message.len()).await, message);
+}
+
+async fn open_by_token(rig: &Rig) -> TcpStream {
+    let mut stream = rig.connect().await;
+    stream.write_all(handshake(&[&format!("Authorization: Bearer {TOKEN}")]).as_bytes()).await.unwrap();
+    assert_eq!(status_of(&read_head(&mut stream).await.unwrap()), 101);
+    stream
+}
+
+#[tokio::test]
+async fn everybody_is_asked_again_when_news_may_have_been_missed() {
+    let upstream = echo().await;
+    let rig = Rig::before(&upstream).await;
+    let mut stream = open(&rig).await;
+    rig.gate.sessions.lock().unwrap().clear();
+    rig.gate.tell(Change::Resync);
+    assert_eq!(rest(&mut stream).await, close_frame(1008, "signed out", false));
+}
+
+#[tokio::test]
+async fn a_credential_that_runs_out_ends_what_it_opened() {
+    let upstream = echo().await;
+    let rig = Rig::before(&upstream).await;
+    let until = Instant::now() + Duration::from_millis(1500);
+    *rig.gate.until.lock().unwrap() = Some(until);
+    let (mut by_token, mut by_cookie) = (open_by_token(&rig).await, open(&rig).await);
+    for stream in [&mut by_token, &mut by_cookie] {
+        assert_eq!(rest(stream).await, close_frame(1008, "signed out", false));
+        assert!(Instant::now() >= until, "not before its time");
+    }
+
+    // Prolonged by something else meanwhile.
+    let rig = Rig::before(&upstream).await;
+    *rig.gate.until.lock().unwrap() = Some(Instant::now() + Duration::from_secs(1));
+    let mut stream = open_by_token(&rig).await;
+    *rig.gate.until.lock().unwrap() = Some(Instant::now() + Duration::from_secs(60));
+    timeout(Duration::from_millis(2500), stream.read_u8()).await.expect_err("it lasts");
+}
+
+#[tokio::test]
+async fn work_on_a_connection_prolongs_its_session_and_an_open_tab_does_not() {
+    let rig = async || {
+        let upstream = echo().await;
+        let rig = Rig::before(&upstream).await;
+        *rig.gate.slides.lock().unwrap() = Some(Duration::from_secs(3));
+        (rig, upstream)
+    };
+    let ((busy, _one), (quiet, _two)) = tokio::join!(rig(), rig());
+    let (mut working, mut left_open) = (open(&busy).await, open(&quiet).await);
+    let message = [0x82, 0x81, 0, 0, 0, 0, 7];
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        working.write_all(&message).await.unwrap();
+        assert_eq!(read(&mut working, message.len()).await, message);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(rest(&mut left_open).await, close_frame(1008, "signed out", false));
 }
 
 #[tokio::test]

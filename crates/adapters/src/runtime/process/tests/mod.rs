@@ -4,6 +4,7 @@
 mod crash;
 mod life;
 mod sandbox;
+mod sockets;
 
 use std::{
     ffi::OsString,
@@ -47,9 +48,9 @@ fn python() -> String {
     if own.exists() { own.display().to_string() } else { "python3".to_owned() }
 }
 
-/// A web program, in Python: answers 200, and on `/env` what its environment is.
+/// A web program, in Python: answers 200 and what its environment is, on a port or a socket.
 const WEB: &str = r"
-import http.server, os, sys
+import http.server, os, socketserver, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = '\n'.join(k + '=' + v for k, v in os.environ.items()).encode()
@@ -57,11 +58,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header('Content-Length', str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()
+where = sys.argv[1]
+if where.isdigit():
+    server = http.server.HTTPServer(('127.0.0.1', int(where)), Handler)
+else:
+    Handler.address_string = lambda self: 'socket'
+    server = socketserver.UnixStreamServer(where, Handler)
+server.serve_forever()
 ";
 
 fn web() -> Vec<String> {
     vec![python(), "-c".into(), WEB.into(), "{port}".into()]
+}
+
+fn web_on_socket() -> Vec<String> {
+    vec![python(), "-c".into(), WEB.into(), "{socket}".into()]
 }
 
 fn shell(script: &str) -> Vec<String> {

@@ -218,3 +218,24 @@ async fn two_may_open_it_for_the_first_time_at_once() {
         }
     }
 }
+
+/// The command line beside a running server.
+#[tokio::test]
+async fn what_another_process_writes_is_noticed_and_our_own_is_not_taken_for_it() {
+    use std::time::Duration;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("codehub.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let mut changes = store.changes();
+    let other = SqliteStore::open(&path).await.unwrap();
+    let resync = async |changes: &mut crate::store::Changes, within: Duration| {
+        tokio::time::timeout(within, async { while changes.recv().await.unwrap() != Change::Resync {} }).await
+    };
+    with_workspace(&store).await;
+    resync(&mut changes, Duration::from_secs(3)).await.expect_err("nobody else has written");
+    for _ in 0..2 {
+        with_workspace(&other).await;
+        resync(&mut changes, Duration::from_secs(10)).await.expect("somebody else has");
+    }
+    resync(&mut changes, Duration::from_secs(3)).await.expect_err("and said so once");
+}
