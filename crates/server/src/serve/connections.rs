@@ -98,8 +98,7 @@ async fn accept_all(
         let closing = CancellationToken::new();
         let handle = ConnectionHandle(closing.clone());
         let application = application.clone();
-        // A process that only coordinates leads nobody into workspaces.
-        let proxy = app.config.role.answers().then(|| proxy.clone());
+        let proxy = proxy.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             if !proxy::is_ours(request.uri()) {
                 request.extensions_mut().insert(handle.clone());

@@ -1,9 +1,9 @@
 //! A panic, wherever it happens, stays where it happened.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use codehub_adapters::runtime::{self, InstanceSpec, Instances, Listed, LogQuery, LogStream};
+use codehub_adapters::runtime::{self, InstanceSpec, Instances, Listed, LogQuery, LogStream, Upstream};
 use codehub_domain::{
     Epoch, ErrorReason, Phase, WorkspaceId,
     decide::{self, Decision, Inputs},
@@ -130,7 +130,7 @@ impl Instances for Explosive {
         self.0.list().await
     }
 
-    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<SocketAddr>> {
+    async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<Upstream>> {
         self.0.upstream(id).await
     }
 
