@@ -102,9 +102,13 @@ impl Cell {
         self.by_connections.load(Relaxed)
     }
 
-    /// Notes that this happened now: one atomic store.
+    /// Notes that this happened now: at most one atomic store. Not one in the same millisecond, so that threads
+    /// which are busy in one workspace do not take the memory from each other all the time.
     pub fn record(&self, kind: Kind) {
-        self.last[kind.slot()].store(millis(self.epoch), Relaxed);
+        let (last, now) = (&self.last[kind.slot()], millis(self.epoch));
+        if last.load(Relaxed) != now {
+            last.store(now, Relaxed);
+        }
     }
 
     /// When this kind last happened, as an age.

@@ -30,6 +30,7 @@ const CAPACITY: usize = 16 * 1024;
 /// Secrets are not kept, only what they hash to.
 type Key = [u8; 32];
 
+#[derive(Clone, Copy)]
 struct Known {
     /// `None`: this credential is not ours.
     caller: Option<Caller>,
@@ -90,6 +91,21 @@ pub struct Identified {
     pub our_authorization: bool,
 }
 
+/// An [`Identified`] that nobody had to be asked about, and for how long that holds.
+pub(super) struct Recognized {
+    pub identified: Identified,
+    until: Instant,
+    forgotten: u64,
+}
+
+impl Identified {
+    fn new(caller: Caller, bearer: Option<&[u8]>) -> Self {
+        // One of ours that is not valid (any more) is not the workspace's to see either.
+        let ours = |token: &[u8]| token.starts_with(TOKEN_PREFIX.as_bytes());
+        Self { caller, our_authorization: !caller.by_cookie || bearer.is_some_and(ours) }
+    }
+}
+
 impl Callers {
     pub fn new(gate: Arc<dyn Gate>) -> Self {
         Self { gate, known: RwLock::default(), forgotten: AtomicU64::new(0) }
@@ -101,22 +117,37 @@ impl Callers {
     /// # Errors
     /// Nobody valid, two sessions at once, or the store does not answer.
     pub async fn identify(&self, headers: &HeaderMap) -> Result<Identified, ProxyError> {
-        let session = match cookies::session(headers) {
-            cookies::Session::None => None,
-            cookies::Session::One(secret) => Some(secret),
-            cookies::Session::Several => return Err(ProxyError::TwoSessions),
-        };
-        if let Some(token) = bearer(headers)
-            && let Some(caller) = self.ask(Credential::Bearer(token)).await?
-        {
-            return Ok(Identified { caller, our_authorization: true });
+        let bearer = bearer(headers);
+        for credential in in_order(bearer, cookies::session(headers))? {
+            if let Some(caller) = self.ask(credential).await? {
+                return Ok(Identified::new(caller, bearer));
+            }
         }
-        let Some(secret) = session else { return Err(ProxyError::SignIn) };
-        let caller = self.ask(Credential::Session(secret)).await?.ok_or(ProxyError::SignIn)?;
-        // One of ours that is not valid (any more) is not the workspace's to see either.
-        let our_authorization =
-            bearer(headers).is_some_and(|token| token.starts_with(TOKEN_PREFIX.as_bytes()));
-        Ok(Identified { caller, our_authorization })
+        Err(ProxyError::SignIn)
+    }
+
+    /// The same without asking anybody. `None` where that does not suffice.
+    pub(super) fn recognize(
+        &self,
+        bearer: Option<&[u8]>,
+        session: cookies::Session<'_>,
+    ) -> Option<Recognized> {
+        // Before what it guards.
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        let mut until = None::<Instant>;
+        for credential in in_order(bearer, session).ok()? {
+            let known = self.known(&key(credential))?;
+            let until = *until.insert(until.map_or(known.until, |until| until.min(known.until)));
+            if let Some(caller) = known.caller {
+                return Some(Recognized { identified: Identified::new(caller, bearer), until, forgotten });
+            }
+        }
+        None
+    }
+
+    /// Whether this would be found out again.
+    pub(super) fn still_recognizes(&self, recognized: &Recognized, now: Instant) -> bool {
+        now < recognized.until && self.forgotten.load(Ordering::Acquire) == recognized.forgotten
     }
 
     /// Whether this still lets the same user in, and how long. Asks until there is an answer.
@@ -133,11 +164,14 @@ impl Callers {
         }
     }
 
+    fn known(&self, key: &Key) -> Option<Known> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|known| Instant::now() < known.until).copied()
+    }
+
     async fn ask(&self, credential: Credential<'_>) -> Result<Option<Caller>, ProxyError> {
         let key = key(credential);
-        if let Some(known) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&key)
-            && Instant::now() < known.until
-        {
+        if let Some(known) = self.known(&key) {
             return Ok(known.caller);
         }
         let forgotten = self.forgotten.load(Ordering::Acquire);
@@ -182,11 +216,29 @@ fn key(credential: Credential<'_>) -> Key {
     Sha256::new().chain_update(kind).chain_update(secret).finalize().into()
 }
 
+/// The credentials of a request, in the order in which they speak for it.
+fn in_order<'a>(
+    bearer: Option<&'a [u8]>,
+    session: cookies::Session<'a>,
+) -> Result<impl Iterator<Item = Credential<'a>>, ProxyError> {
+    let session = match session {
+        cookies::Session::None => None,
+        cookies::Session::One(secret) => Some(secret),
+        cookies::Session::Several => return Err(ProxyError::TwoSessions),
+    };
+    Ok(bearer.map(Credential::Bearer).into_iter().chain(session.map(Credential::Session)))
+}
+
 /// What follows `Bearer` in the only `Authorization` header.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (all.next(), all.next()) else { return None };
-    let (scheme, token) = value.as_bytes().split_at_checked(7)?;
+    bearer_in(value.as_bytes())
+}
+
+/// What follows `Bearer` in the value of an `Authorization` header.
+pub(super) fn bearer_in(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 

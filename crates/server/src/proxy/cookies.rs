@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, Version, header};
 use crate::auth::SESSION_COOKIE;
 
 /// How many session cookies a request has. Two could mean that somebody planted one.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Session<'a> {
     None,
     One(&'a [u8]),
@@ -24,14 +24,23 @@ fn is_session(part: &[u8]) -> bool {
     split(part).0 == SESSION_COOKIE.as_bytes()
 }
 
-fn parts(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
-    value.as_bytes().split(|&b| b == b';')
+fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b';')
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes)
 }
 
 /// Our session cookie among all cookies of all `Cookie` headers.
 pub(super) fn session(headers: &HeaderMap) -> Session<'_> {
+    session_in(cookies(headers))
+}
+
+/// The same, from the values of all `Cookie` headers.
+pub(super) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<'a> {
     let mut found = Session::None;
-    for part in headers.get_all(header::COOKIE).iter().flat_map(parts).filter(|part| is_session(part)) {
+    for part in values.flat_map(parts).filter(|part| is_session(part)) {
         found = match found {
             Session::None => Session::One(split(part).1),
             Session::One(_) | Session::Several => return Session::Several,
@@ -44,18 +53,12 @@ pub(super) fn session(headers: &HeaderMap) -> Session<'_> {
 /// clients may split cookies into several headers, which HTTP/1.1 forbids: those are joined.
 pub(super) fn remove_session(headers: &mut HeaderMap, version: Version) {
     let join = version == Version::HTTP_2 && headers.get_all(header::COOKIE).iter().nth(1).is_some();
-    let ours = headers.get_all(header::COOKIE).iter().flat_map(parts).any(is_session);
+    let ours = cookies(headers).flat_map(parts).any(is_session);
     if !join && !ours {
         return;
     }
-    let kept: Vec<Vec<u8>> = headers
-        .get_all(header::COOKIE)
-        .iter()
-        .map(
-            |value| {
-                if parts(value).any(is_session) { without_session(value) } else { value.as_bytes().into() }
-            },
-        )
+    let kept: Vec<Vec<u8>> = cookies(headers)
+        .map(|value| if parts(value).any(is_session) { without_session(value) } else { value.into() })
         .filter(|value| !value.trim_ascii().is_empty())
         .collect();
     headers.remove(header::COOKIE);
@@ -70,7 +73,8 @@ pub(super) fn remove_session(headers: &mut HeaderMap, version: Version) {
     }
 }
 
-fn without_session(value: &HeaderValue) -> Vec<u8> {
+/// What is left of the value of a `Cookie` header that has our session in it.
+pub(super) fn without_session(value: &[u8]) -> Vec<u8> {
     let first_goes = parts(value).next().is_some_and(is_session);
     let kept: Vec<&[u8]> = parts(value).filter(|part| !is_session(part)).collect();
     let joined = kept.join(&b';');

@@ -20,7 +20,7 @@ use crate::activity::Cell;
 
 /// A connection younger than this in the pool is taken for alive: what ended it is then the request
 /// itself, which is not sent again.
-const SURELY_ALIVE: Duration = Duration::from_millis(250);
+pub(super) const SURELY_ALIVE: Duration = Duration::from_millis(250);
 /// How long a client that waits for "100 Continue" is kept waiting by a workspace that ignores it.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -57,11 +57,16 @@ pub(super) async fn exchange(
 ) -> Result<Answer, ProxyError> {
     let result = attempt(proxy, entry, head, body).await;
     if let Err(error) = &result {
-        proxy.metrics.upstream_failed(error);
-        entry.forget_upstream();
-        proxy.gate.look(entry.id).await;
+        failed(proxy, entry, error).await;
     }
     result
+}
+
+/// What is believed of the workspace is wrong, and the controller should look.
+pub(super) async fn failed(proxy: &Proxy, entry: &Entry, error: &ProxyError) {
+    proxy.metrics.upstream_failed(error);
+    entry.forget_upstream();
+    proxy.gate.look(entry.id).await;
 }
 
 async fn attempt(
@@ -118,10 +123,8 @@ pub(super) fn respond(
             parts.status
         )));
     }
-    let events = parts
-        .headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().to_ascii_lowercase().starts_with(b"text/event-stream"));
+    let events =
+        parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| headers::is_event_stream(kind.as_bytes()));
     headers::clean_response(&mut parts.headers, place);
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();

@@ -16,6 +16,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -31,9 +32,9 @@ const SPOILER: &[u8] = b"\0\r\n\r\n";
 /// A connection from a client, as it should be served.
 pub type Accepted = Strict<SmallWrites<TcpStream>>;
 
-/// Puts a connection that was accepted behind the filter.
-pub fn accepted(stream: TcpStream) -> Accepted {
-    Strict::new(SmallWrites(stream))
+/// Puts a connection that was accepted behind the filter, with what has been read of it.
+pub fn accepted(stream: TcpStream, read: BytesMut) -> Accepted {
+    Strict { read, ..Strict::new(SmallWrites(stream)) }
 }
 
 /// A connection on which ambiguous requests are refused.
@@ -41,13 +42,15 @@ pub fn accepted(stream: TcpStream) -> Accepted {
 pub struct Strict<T> {
     io: T,
     reader: Reader,
+    /// Came before what is still to be read.
+    read: BytesMut,
     /// What of the spoiler did not fit into the caller's buffer.
     rest: &'static [u8],
 }
 
 impl<T> Strict<T> {
     pub fn new(io: T) -> Self {
-        Self { io, reader: Reader::default(), rest: &[] }
+        Self { io, reader: Reader::default(), read: BytesMut::new(), rest: &[] }
     }
 
     pub fn into_inner(self) -> T {
@@ -66,7 +69,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for Strict<T> {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
+        if self.read.is_empty() {
+            ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
+        } else {
+            let now = self.read.len().min(buffer.remaining());
+            buffer.put_slice(&self.read.split_to(now));
+            if self.read.is_empty() {
+                self.read = BytesMut::new();
+            }
+        }
         if let Some(good) = self.reader.take(&buffer.filled()[before..]) {
             buffer.set_filled(before + good);
             self.rest = put(buffer, SPOILER);

@@ -16,7 +16,7 @@ use http::{
 use super::{cookies, error::ProxyError, location};
 
 /// Headers that concern one hop only (RFC 9110 §7.6.1, and what is seen in the wild).
-const HOP_BY_HOP: [HeaderName; 9] = [
+pub(super) const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -29,7 +29,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// Answers of a workspace that would speak for the whole origin, dashboard included.
-const ORIGIN_WIDE: [HeaderName; 7] = [
+pub(super) const ORIGIN_WIDE: [HeaderName; 7] = [
     HeaderName::from_static("clear-site-data"),
     header::STRICT_TRANSPORT_SECURITY,
     HeaderName::from_static("public-key-pins"),
@@ -183,6 +183,12 @@ pub(super) fn effective_host(
 ) -> Option<String> {
     let claimed = trusted.then(|| headers.get(FORWARDED_HOST)).flatten();
     claimed.or(host).and_then(|host| host.to_str().ok()).map(str::to_owned)
+}
+
+/// Whether a `Content-Type` is that of an event stream, whose heartbeats are nobody's work.
+pub(super) fn is_event_stream(kind: &[u8]) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
+    kind.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
 }
 
 /// Makes a response fit for the dashboard's origin.

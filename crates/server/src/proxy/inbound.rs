@@ -10,7 +10,7 @@ use http_body::{Frame, SizeHint};
 use super::headers;
 
 /// As many as are taken from clients.
-const MAX_HEADERS: usize = 100;
+pub(super) const MAX_HEADERS: usize = 100;
 /// The size of a chunk with all its extensions, the line end included.
 const MAX_SIZE_LINE: usize = 1024;
 
@@ -52,7 +52,7 @@ pub(super) fn head(bytes: &mut Bytes) -> Result<Option<Response<()>>, Malformed>
 }
 
 /// Values are not copied: they are parts of what was read.
-fn fields(bytes: &Bytes, lines: &[httparse::Header<'_>]) -> Result<HeaderMap, Malformed> {
+pub(super) fn fields(bytes: &Bytes, lines: &[httparse::Header<'_>]) -> Result<HeaderMap, Malformed> {
     let mut headers = HeaderMap::with_capacity(lines.len());
     for line in lines {
         let name = HeaderName::from_bytes(line.name.as_bytes());
@@ -241,7 +241,7 @@ fn up_to(left: &mut u64, bytes: &mut Bytes) -> Bytes {
 }
 
 /// Digits, and nothing but digits.
-fn decimal(text: &[u8]) -> Option<u64> {
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
 }

@@ -12,8 +12,9 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::extract::ConnectInfo;
+use codehub_adapters::runtime::Upstream;
 use codehub_domain::WorkspaceId;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -38,6 +39,7 @@ pub mod front;
 pub mod gate;
 mod headers;
 mod inbound;
+pub mod lane;
 mod location;
 mod metrics;
 mod outbound;
@@ -130,6 +132,24 @@ struct Context {
     request_id: HeaderValue,
 }
 
+impl Context {
+    fn place<'a>(&'a self, entry: &'a Entry, upstream: &Upstream, strip_prefix: bool) -> Place<'a> {
+        let host = self.host.as_ref().and_then(|host| host.to_str().ok());
+        Place { base_path: &entry.base.path, upstream: upstream.address(), host, strip_prefix }
+    }
+
+    /// Notes that the workspace could not be reached.
+    fn unreachable(&self, error: ProxyError) -> ProxyError {
+        let request_id = &self.request_id;
+        tracing::info!(workspace = %self.id, ?request_id, %error, "a workspace could not be reached");
+        error
+    }
+}
+
+fn log_answered(request_id: &impl std::fmt::Debug, id: WorkspaceId, path: &str, status: StatusCode) {
+    tracing::debug!(?request_id, workspace = %id, path, status = status.as_u16(), "answered");
+}
+
 impl Proxy {
     pub fn new(
         gate: Arc<dyn Gate>,
@@ -191,17 +211,22 @@ impl Proxy {
             }
         };
         let context = self.context(id, &request, peer);
-        let mut response = match self.pass(&context, &mut request).await {
+        let passed = self.pass(&context, &mut request).await;
+        self.conclude(context, request.uri(), passed).await
+    }
+
+    /// The answer to a request, whatever became of it on its way.
+    async fn conclude(
+        &self,
+        context: Context,
+        uri: &Uri,
+        passed: Result<Response<ProxyBody>, NotReady>,
+    ) -> Response<ProxyBody> {
+        let mut response = match passed {
             Ok(response) => response,
-            Err(not_ready) => Box::pin(self.explain(&context, not_ready, request.uri())).await,
+            Err(not_ready) => Box::pin(self.explain(&context, not_ready, uri)).await,
         };
-        tracing::debug!(
-            request_id = ?context.request_id,
-            workspace = %id,
-            path = request.uri().path(),
-            status = response.status().as_u16(),
-            "answered"
-        );
+        log_answered(&context.request_id, context.id, uri.path(), response.status());
         response.headers_mut().insert(REQUEST_ID, context.request_id);
         response
     }
@@ -273,7 +298,11 @@ impl Proxy {
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
         let client = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
         let client = client.map(|pass| self.client(request, pass));
-        let cell = self.ledger(request, entry, upgrade.is_some());
+        let (path, query) = (route::below(request.uri()), request.uri().query());
+        let cell = self.is_work(request.method(), path, query).then(|| entry.cell.clone());
+        if let Some(cell) = cell.as_ref().filter(|_| upgrade.is_none()) {
+            cell.record(Kind::Http);
+        }
         let mut headers = std::mem::take(request.headers_mut());
         self.clean_request(&mut headers, context, identified, &entry.base.prefix);
         if let Some(protocol) = upgrade {
@@ -283,29 +312,15 @@ impl Proxy {
         let body = std::mem::replace(request.body_mut(), ProxyBody::Empty);
         let body = forward::body(&mut headers, body, cell.clone());
         let head = Head { method: request.method(), uri, headers };
-        let answer = forward::exchange(self, entry, &head, body).await.inspect_err(|error| {
-            let request_id = &context.request_id;
-            tracing::info!(workspace = %entry.id, ?request_id, %error, "a workspace could not be reached");
-        })?;
-        let place = Place {
-            base_path: &entry.base.path,
-            upstream: answer.upstream.address(),
-            host: context.host.as_ref().and_then(|host| host.to_str().ok()),
-            strip_prefix: view.ide.strip_prefix,
-        };
+        let answer = forward::exchange(self, entry, &head, body).await;
+        let answer = answer.map_err(|error| context.unreachable(error))?;
+        let place = context.place(entry, &answer.upstream, view.ide.strip_prefix);
         self.finish(entry, cell, answer, client, &place)
     }
 
-    /// Where a request's work is noted, its own included; `None` for what a tab does by itself.
-    fn ledger(&self, request: &Request<ProxyBody>, entry: &Entry, upgrade: bool) -> Option<Arc<Cell>> {
-        let uri = request.uri();
-        if self.settings.rules.is_poll(request.method(), route::below(uri), uri.query()) {
-            return None;
-        }
-        if !upgrade {
-            entry.cell.record(Kind::Http);
-        }
-        Some(entry.cell.clone())
+    /// Whether somebody does this, rather than a tab by itself. The path is the one below `/w/{id}`.
+    fn is_work(&self, method: &Method, path: &str, query: Option<&str>) -> bool {
+        !self.settings.rules.is_poll(method, path, query)
     }
 
     fn client(&self, request: &mut Request<ProxyBody>, pass: authorize::Pass) -> upgrade::Client {

@@ -1,4 +1,5 @@
-//! A request on its way to a workspace: its head, framed anew for this hop, and its body as it comes.
+//! A message on its way out: its head, framed anew for this hop, and its body as it comes. Requests to workspaces
+//! are begun here, answers to clients in [`lane`](super::lane).
 
 use std::{
     io::{self, IoSlice, Write as _},
@@ -7,7 +8,6 @@ use std::{
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use codehub_adapters::runtime::Connection;
 use http::{HeaderMap, HeaderName, Method, Uri, header};
 use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
@@ -18,7 +18,7 @@ use super::{
 };
 
 /// What is not larger leaves together with what stands before it, in one piece.
-const SMALL: usize = 8 * 1024;
+pub(super) const SMALL: usize = 8 * 1024;
 
 /// What frames or directs a message has no place behind it (RFC 9110 §6.5.1).
 const NO_TRAILERS: [HeaderName; 12] = [
@@ -43,33 +43,38 @@ pub(super) struct Head<'a> {
     pub headers: HeaderMap,
 }
 
-/// Why a request cannot be sent to its end.
+/// Why a message cannot be sent to its end.
 pub(super) enum Stopped {
-    /// The workspace does not take any more of it. It may have answered all the same.
-    ByWorkspace,
-    /// The client broke off, or sent something else than it announced.
-    ByClient(BoxError),
+    /// Whoever it goes to does not take any more of it. A workspace may have answered all the same.
+    ByReader,
+    /// Where it comes from broke off, or sent something else than was announced.
+    AtSource(BoxError),
 }
 
-enum Framing {
+pub(super) enum Framing {
     /// So much is still to be sent.
     Length(u64),
     /// With the trailers that were announced.
     Chunks(Vec<HeaderName>),
 }
 
-/// What is still to be sent. Memory is kept from one request to the next.
-#[derive(Default)]
-pub(super) struct Outbound {
+/// What is still to be sent. Memory is kept from one message to the next.
+pub(super) struct Outbound<B> {
     pieces: BytesMut,
     /// Comes after those; too large to be worth a copy.
     large: Bytes,
     /// The large piece is a chunk, and its line end is missing.
     chunk_open: bool,
-    body: Option<(ToWorkspace, Framing)>,
+    body: Option<(B, Framing)>,
 }
 
-impl Outbound {
+impl<B> Default for Outbound<B> {
+    fn default() -> Self {
+        Self { pieces: BytesMut::new(), large: Bytes::new(), chunk_open: false, body: None }
+    }
+}
+
+impl Outbound<ToWorkspace> {
     pub(super) fn begin(&mut self, head: &Head<'_>, body: ToWorkspace) {
         let pieces = &mut self.pieces;
         let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -110,6 +115,21 @@ impl Outbound {
             body.go_ahead();
         }
     }
+}
+
+impl<B> Outbound<B>
+where
+    B: Body<Data = Bytes, Error = BoxError> + Unpin,
+{
+    /// Where the head is written before it is sent.
+    pub(super) fn head(&mut self) -> &mut BytesMut {
+        &mut self.pieces
+    }
+
+    /// What comes after the head.
+    pub(super) fn follow_with(&mut self, body: B, framing: Framing) {
+        self.body = Some((body, framing));
+    }
 
     pub(super) fn is_done(&self) -> bool {
         self.body.is_none() && self.pieces.is_empty() && self.large.is_empty()
@@ -119,11 +139,11 @@ impl Outbound {
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &mut Connection,
+        stream: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<Result<(), Stopped>> {
         loop {
-            let more = self.fill(cx).map_err(Stopped::ByClient)?;
-            ready!(self.poll_write(cx, stream)).map_err(|_| Stopped::ByWorkspace)?;
+            let more = self.fill(cx).map_err(Stopped::AtSource)?;
+            ready!(self.poll_write(cx, stream)).map_err(|_| Stopped::ByReader)?;
             if self.is_done() {
                 return Poll::Ready(Ok(()));
             }
@@ -136,7 +156,7 @@ impl Outbound {
         }
     }
 
-    /// Takes from the body what fits. False: the client has nothing more for now.
+    /// Takes from the body what fits. False: there is nothing more for now.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, BoxError> {
         while let Some((body, framing)) = &mut self.body
             && self.large.is_empty()
@@ -150,7 +170,7 @@ impl Outbound {
             let Some(frame) = frame.transpose()? else {
                 match framing {
                     Framing::Length(0) => {}
-                    Framing::Length(_) => return Err("the request ended before its announced length".into()),
+                    Framing::Length(_) => return Err("it ended before its announced length".into()),
                     Framing::Chunks(_) => self.pieces.put_slice(b"0\r\n\r\n"),
                 }
                 self.body = None;
@@ -160,7 +180,7 @@ impl Outbound {
                 (Ok(data), Framing::Length(left)) => {
                     *left = left
                         .checked_sub(data.len() as u64)
-                        .ok_or("the request is longer than its announced length")?;
+                        .ok_or("it is longer than its announced length")?;
                     if *left == 0 {
                         self.body = None;
                     }
@@ -196,7 +216,11 @@ impl Outbound {
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut Connection) -> Poll<io::Result<()>> {
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
         let mut stream = Pin::new(stream);
         while !self.pieces.is_empty() || !self.large.is_empty() {
             let written = if self.large.is_empty() {
@@ -216,7 +240,7 @@ impl Outbound {
     }
 }
 
-fn field(pieces: &mut BytesMut, name: &HeaderName, value: &[u8]) {
+pub(super) fn field(pieces: &mut BytesMut, name: &HeaderName, value: &[u8]) {
     for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
         pieces.put_slice(part);
     }

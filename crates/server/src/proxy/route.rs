@@ -15,22 +15,24 @@ pub(super) enum Target {
 
 const ROOT: &str = "/w/";
 /// `/w/` and a hyphenated UUID.
-const PREFIX_LEN: usize = ROOT.len() + 36;
+pub(super) const PREFIX_LEN: usize = ROOT.len() + 36;
 
 pub(super) fn parse(uri: &Uri) -> Target {
-    let path = uri.path();
-    let Some(id) = path.get(ROOT.len()..PREFIX_LEN).filter(|_| path.starts_with(ROOT)) else {
-        return Target::Nothing;
-    };
-    let Ok(id) = id.parse::<WorkspaceId>() else { return Target::Nothing };
-    match path.as_bytes().get(PREFIX_LEN) {
-        Some(b'/') => Target::Workspace(id),
-        Some(_) => Target::Nothing,
-        None => {
+    let Some((id, rest)) = split(uri.path()) else { return Target::Nothing };
+    match rest.as_bytes() {
+        [b'/', ..] => Target::Workspace(id),
+        [_, ..] => Target::Nothing,
+        [] => {
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
             HeaderValue::try_from(format!("/w/{id}/{query}")).map_or(Target::Nothing, Target::Redirect)
         }
     }
+}
+
+/// The workspace that a path names, and what stands behind its id.
+pub(super) fn split(path: &str) -> Option<(WorkspaceId, &str)> {
+    let (id, rest) = path.strip_prefix(ROOT)?.split_at_checked(PREFIX_LEN - ROOT.len())?;
+    Some((id.parse().ok()?, rest))
 }
 
 /// What all paths of a workspace begin with.

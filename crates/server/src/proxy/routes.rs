@@ -41,6 +41,8 @@ pub struct Entry {
     latest: watch::Sender<Latest>,
     /// Grows with every piece of news; a reading that began before is not believed.
     news: AtomicU64,
+    /// Grows whenever the address is forgotten.
+    moves: AtomicU64,
     freshness: Mutex<Freshness>,
     /// One reader at a time asks the store; the others wait for what it finds.
     reading: tokio::sync::Mutex<()>,
@@ -71,6 +73,7 @@ impl Entry {
             base: Base::of(id),
             latest: watch::Sender::default(),
             news: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             freshness: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             woken: tokio::sync::Mutex::default(),
@@ -99,6 +102,7 @@ impl Entry {
 
     /// The cached address did not answer: the next reader asks the runtime.
     pub fn forget_upstream(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
         self.freshness().upstream = None;
     }
 
@@ -108,6 +112,24 @@ impl Entry {
 
     fn somebody_waits(&self) -> bool {
         self.latest.receiver_count() > 0
+    }
+}
+
+/// All that is known of a workspace, and how to tell that it still holds without taking a lock.
+pub(super) struct Fresh {
+    pub entry: Arc<Entry>,
+    pub view: Arc<View>,
+    pub upstream: Upstream,
+    until: Instant,
+    news: u64,
+    moves: u64,
+}
+
+impl Fresh {
+    pub(super) fn is_current(&self, now: Instant) -> bool {
+        now < self.until
+            && self.entry.news.load(Ordering::Acquire) == self.news
+            && self.entry.moves.load(Ordering::Acquire) == self.moves
     }
 }
 
@@ -152,6 +174,20 @@ impl Routes {
                 Err(error)
             }
         }
+    }
+
+    /// What is known of a workspace, where all of it is known.
+    pub(super) fn fresh(&self, id: WorkspaceId) -> Option<Fresh> {
+        let entry = self.get(id)?;
+        // Before what they guard.
+        let (news, moves) = (entry.news.load(Ordering::Acquire), entry.moves.load(Ordering::Acquire));
+        let (until, upstream) = {
+            let freshness = entry.freshness();
+            (freshness.until?, freshness.upstream.clone()?)
+        };
+        let view = entry.latest.borrow().view.clone()?;
+        let fresh = Fresh { entry, view, upstream, until, news, moves };
+        fresh.is_current(Instant::now()).then_some(fresh)
     }
 
     /// The current view of an entry.

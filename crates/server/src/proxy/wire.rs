@@ -14,7 +14,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use codehub_adapters::runtime::{Connection, Upstream};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
@@ -22,7 +22,7 @@ use tokio_util::io::poll_read_buf;
 use super::{
     body::ToWorkspace,
     error::ProxyError,
-    inbound::{self, Incoming, Step},
+    inbound::{self, Incoming, Malformed, Step},
     outbound::{Head, Outbound, Stopped},
 };
 
@@ -31,9 +31,20 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// What is read at once where nothing large is expected.
 const READ_BYTES: usize = 8 * 1024;
 
+/// Something read from the head of an answer.
+pub(super) trait Answered {
+    fn status(&self) -> StatusCode;
+}
+
+impl Answered for Response<()> {
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+}
+
 pub(super) struct Wire {
     stream: Connection,
-    outbound: Outbound,
+    outbound: Outbound<ToWorkspace>,
     incoming: Incoming,
     /// What has been read and not yet understood.
     ahead: Bytes,
@@ -79,26 +90,55 @@ impl Wire {
         body: ToWorkspace,
     ) -> Result<Response<()>, ProxyError> {
         self.outbound.begin(head, body);
-        let response = poll_fn(|cx| self.poll_head(cx)).await?;
-        self.incoming = Incoming::of(head.method, &response)?;
-        self.keep = self.keep && inbound::keeps_alive(&response);
+        let response = poll_fn(|cx| self.poll_answer(cx, inbound::head)).await?;
+        self.expect_body_of(head.method, &response)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS && !self.outbound.is_done() {
             return Err(ProxyError::BadResponse("101 in the middle of a request".into()));
         }
         Ok(response)
     }
 
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, ProxyError>> {
+    /// Begins a request without a body; its head is to be written there. The answer's is then read with
+    /// [`poll_answer`](Self::poll_answer), and its body's framing told with [`expect`](Self::expect).
+    pub(super) fn begin(&mut self) -> &mut BytesMut {
+        self.outbound.head()
+    }
+
+    /// The same, as this answer says.
+    ///
+    /// # Errors
+    /// It says so in more than one way, or in none that is known.
+    pub(super) fn expect_body_of(
+        &mut self,
+        request: &Method,
+        response: &Response<()>,
+    ) -> Result<(), Malformed> {
+        self.expect(Incoming::of(request, response)?, inbound::keeps_alive(response));
+        Ok(())
+    }
+
+    /// The body that follows the answer's head, and whether another request may follow that.
+    pub(super) fn expect(&mut self, incoming: Incoming, keep: bool) {
+        self.incoming = incoming;
+        self.keep = self.keep && keep;
+    }
+
+    /// Sends the request and reads the head of the answer, with what makes an answer of the bytes at hand.
+    pub(super) fn poll_answer<T: Answered>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut(&mut Bytes) -> Result<Option<T>, Malformed>,
+    ) -> Poll<Result<T, ProxyError>> {
         loop {
             self.send_on(cx).map_err(ProxyError::Died)?;
             if !self.ahead.is_empty()
-                && let Some(response) = inbound::head(&mut self.ahead)?
+                && let Some(answer) = read(&mut self.ahead)?
             {
-                match response.status() {
+                match answer.status() {
                     StatusCode::CONTINUE => self.outbound.go_ahead(),
                     // News on the way to the answer; nobody asked for it.
                     status if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS => {}
-                    _ => return Poll::Ready(Ok(response)),
+                    _ => return Poll::Ready(Ok(answer)),
                 }
                 continue;
             }
@@ -122,8 +162,8 @@ impl Wire {
             return Ok(());
         }
         match self.outbound.poll_send(cx, &mut self.stream) {
-            Poll::Ready(Err(Stopped::ByClient(error))) => Err(io::Error::other(error)),
-            Poll::Ready(Err(Stopped::ByWorkspace)) => {
+            Poll::Ready(Err(Stopped::AtSource(error))) => Err(io::Error::other(error)),
+            Poll::Ready(Err(Stopped::ByReader)) => {
                 // Whatever it had to say before it stopped listening is still there to be read.
                 self.outbound = Outbound::default();
                 self.keep = false;
@@ -181,6 +221,14 @@ impl Wire {
                 self.keep = false;
             }
         }
+    }
+
+    /// All of the body, where it came with the head.
+    pub(super) fn take_whole_body(&mut self) -> Option<Bytes> {
+        let Incoming::Length(length) = self.incoming else { return None };
+        let length = usize::try_from(length).ok().filter(|length| *length <= self.ahead.len())?;
+        self.incoming = Incoming::Ended;
+        Some(self.ahead.split_to(length))
     }
 
     /// Whether the answer has been read whole.

@@ -4,6 +4,7 @@ use std::{future::poll_fn, net::SocketAddr, pin::pin, sync::Arc, task::Poll, tim
 
 use anyhow::Context as _;
 use axum::Router;
+use bytes::BytesMut;
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::{
@@ -24,6 +25,7 @@ use crate::{
         framing::accepted,
         front::{self, Application},
         gate::ProxyIde,
+        lane,
     },
 };
 
@@ -97,8 +99,7 @@ async fn accept_all(
         let Some((stream, peer, place)) = next else { continue };
         let closing = CancellationToken::new();
         let handle = ConnectionHandle(closing.clone());
-        let application = application.clone();
-        let proxy = proxy.clone();
+        let (application, proxy, lane_proxy) = (application.clone(), proxy.clone(), proxy.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             if !proxy::is_ours(request.uri()) {
                 request.extensions_mut().insert(handle.clone());
@@ -117,10 +118,17 @@ async fn accept_all(
             };
             let open = metrics::gauge!("codehub_http_connections");
             open.increment(1.0);
-            let connection =
-                server.serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service).into_owned();
-            if let Err(error) = to_the_end(connection, &closing, &shutdown).await {
-                tracing::debug!(%peer, error, "a connection ended early");
+            // Plain requests for workspaces first; with the first other one the connection is the library's.
+            let rest = match &lane_proxy {
+                Some(proxy) => lane::serve(stream, peer, proxy, HEADERS_WITHIN, &shutdown).await,
+                None => Some((stream, BytesMut::new())),
+            };
+            if let Some((stream, read)) = rest {
+                let stream = TokioIo::new(accepted(stream, read));
+                let connection = server.serve_connection_with_upgrades(stream, service).into_owned();
+                if let Err(error) = to_the_end(connection, &closing, &shutdown).await {
+                    tracing::debug!(%peer, error, "a connection ended early");
+                }
             }
             open.decrement(1.0);
         }));
@@ -234,6 +242,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accep
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -251,7 +260,7 @@ mod tests {
                     Ok::<_, std::convert::Infallible>(http::Response::new(String::from("late")))
                 });
                 let connection = server
-                    .serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service)
+                    .serve_connection_with_upgrades(TokioIo::new(accepted(stream, BytesMut::new())), service)
                     .into_owned();
                 tokio::spawn(connection);
             }

@@ -171,7 +171,7 @@ async fn from_sleep_to_the_ide_and_out_again() {
     let id = server.workspace(Phase::Standby, Desired::Standby).await;
     let proxy = of_app(&server.app, ProxyIde::default());
     tokio::spawn(proxy.clone().run());
-    let addr = listen(proxy.clone()).await;
+    let addr = listen(proxy.clone(), true, server.app.shutdown.clone()).await;
 
     // A controller that needs a moment.
     let (mut looks, controller) = (server.app.backends.bus.looks(), server.clone());

@@ -5,6 +5,7 @@ mod abuse;
 mod app;
 mod forward;
 mod idle;
+mod lane;
 mod mounting;
 mod pages;
 mod policy;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::BytesMut;
 use codehub_adapters::{
     runtime,
     store::{Change, Changes},
@@ -36,6 +37,7 @@ use crate::{
         framing::accepted,
         front,
         gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken},
+        lane,
     },
 };
 
@@ -190,6 +192,8 @@ pub(super) struct Options {
     pub(super) mode: ActivityMode,
     pub(super) trusted: Vec<ipnet::IpNet>,
     pub(super) rules: crate::idle::Rules,
+    /// Plain requests may go the short way.
+    pub(super) lane: bool,
 }
 
 impl Default for Options {
@@ -199,6 +203,7 @@ impl Default for Options {
             mode: ActivityMode::Traffic,
             trusted: Vec::new(),
             rules: crate::idle::Rules::default(),
+            lane: true,
         }
     }
 }
@@ -220,7 +225,7 @@ impl Rig {
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());
-        let addr = listen(proxy.clone()).await;
+        let addr = listen(proxy.clone(), options.lane, shutdown.clone()).await;
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -267,13 +272,13 @@ impl Rig {
     }
 }
 
-/// Serves a proxy on a port of its own.
-pub(super) async fn listen(proxy: Arc<Proxy>) -> SocketAddr {
+/// Serves a proxy on a port of its own, with the short way for plain requests or without.
+pub(super) async fn listen(proxy: Arc<Proxy>, lane: bool, shutdown: CancellationToken) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {
-            tokio::spawn(serve(proxy.clone(), stream, peer));
+            tokio::spawn(serve(proxy.clone(), stream, peer, lane, shutdown.clone()));
         }
     });
     addr
@@ -289,14 +294,27 @@ pub(super) async fn exchange(addr: SocketAddr, bytes: impl AsRef<[u8]>) -> Strin
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-async fn serve(proxy: Arc<Proxy>, stream: TcpStream, peer: SocketAddr) {
+async fn serve(
+    proxy: Arc<Proxy>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    lane: bool,
+    shutdown: CancellationToken,
+) {
     stream.set_nodelay(true).unwrap();
     let router = axum::Router::new().fallback(|| async { "the application" });
     let application = front::Application::here(router);
+    let (stream, read) = if lane {
+        let handed_over = lane::serve(stream, peer, &proxy, Duration::from_secs(60), &shutdown).await;
+        let Some(handed_over) = handed_over else { return };
+        handed_over
+    } else {
+        (stream, BytesMut::new())
+    };
     let service = service_fn(move |request| front::answer(request, peer, Some(&proxy), &application));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(64 * 1024);
-    let _ = builder.serve_connection_with_upgrades(TokioIo::new(accepted(stream)), service).await;
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(accepted(stream, read)), service).await;
 }
 
 pub(super) fn head(method: &str, rest: &str, lines: &[&str]) -> String {
