@@ -5,7 +5,7 @@
 pub mod archives;
 
 use codehub_adapters::store::{
-    Asked, Created, Edit, NewHold, NewWorkspace, Recovered, StoreError, belongs_to,
+    Ask, Asked, Created, Edit, NewHold, NewWorkspace, Recovered, StoreError, belongs_to,
 };
 use codehub_domain::{
     Desired, HoldId, Operation, Workspace, WorkspaceId,
@@ -184,8 +184,8 @@ pub async fn edit_and_ask(
     actor: Actor,
     reason: &str,
 ) -> Result<Workspace, Denied> {
-    let asked = app.store().workspace_edit_and_ask(id, edit, wish, app.config.limits, actor, reason).await?;
-    match asked {
+    let ask = Ask { wish, edit, limits: app.config.limits, actor, reason };
+    match app.store().workspace_edit_and_ask(id, ask).await? {
         Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
         Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
         Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),

@@ -228,16 +228,8 @@ impl Store for ProcessStore {
         self.shared.store.workspace_edit(id, edit).await
     }
 
-    async fn workspace_edit_and_ask(
-        &self,
-        id: WorkspaceId,
-        edit: Edit,
-        wish: Desired,
-        limits: Limits,
-        actor: Actor,
-        reason: &str,
-    ) -> Result<Asked> {
-        self.shared.store.workspace_edit_and_ask(id, edit, wish, limits, actor, reason).await
+    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+        self.shared.store.workspace_edit_and_ask(id, ask).await
     }
 
     async fn workspace_recover(

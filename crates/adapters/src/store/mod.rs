@@ -117,6 +117,17 @@ pub struct Edit {
     pub activity_mode: Option<Option<ActivityMode>>,
 }
 
+/// A wish for a desired state, and an edit with it: both, or nothing.
+#[derive(Debug, Clone)]
+pub struct Ask<'a> {
+    pub wish: Desired,
+    pub edit: Edit,
+    pub limits: Limits,
+    pub actor: Actor,
+    /// For the history.
+    pub reason: &'a str,
+}
+
 /// What became of a wish for another desired state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
@@ -126,6 +137,16 @@ pub enum Asked {
     NotFound,
     Refused(Refusal),
     LimitReached(LimitHit),
+}
+
+impl Asked {
+    /// The workspace as it is now, where the wish was granted.
+    pub(crate) fn granted(&self) -> Option<&Workspace> {
+        match self {
+            Self::Changed(workspace) | Self::Already(workspace) => Some(workspace),
+            Self::NotFound | Self::Refused(_) | Self::LimitReached(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -329,19 +350,12 @@ pub trait Store: Send + Sync + 'static {
         actor: Actor,
         reason: &str,
     ) -> Result<Asked> {
-        self.workspace_edit_and_ask(id, Edit::default(), wish, limits, actor, reason).await
+        let edit = Edit::default();
+        self.workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason }).await
     }
     /// The same, and an edit with it. One transaction and at most one revision: a wish that is refused
     /// edits nothing; one that is already fulfilled edits all the same.
-    async fn workspace_edit_and_ask(
-        &self,
-        id: WorkspaceId,
-        edit: Edit,
-        wish: Desired,
-        limits: Limits,
-        actor: Actor,
-        reason: &str,
-    ) -> Result<Asked>;
+    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked>;
     /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
     /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
     /// the home: `Refused(BeingDeleted)`. The desired state stays, unless another one is asked for with it,

@@ -71,16 +71,8 @@ macro_rules! sql_port {
                 timed("workspace_edit", workspaces::edit(self, id, edit)).await
             }
 
-            async fn workspace_edit_and_ask(
-                &self,
-                id: WorkspaceId,
-                edit: Edit,
-                wish: Desired,
-                limits: Limits,
-                actor: Actor,
-                reason: &str,
-            ) -> Result<Asked> {
-                timed("workspace_ask", ask::ask(self, id, edit, wish, limits, actor, reason)).await
+            async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+                timed("workspace_ask", ask::ask(self, id, ask)).await
             }
 
             async fn workspace_recover(

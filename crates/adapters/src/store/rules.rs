@@ -1,8 +1,11 @@
 //! Rules and words that every store shares, the fakes included.
 
 use codehub_domain::{
-    ArchiveKey, Desired, Operation, Phase, Status, Timestamp, Workspace, recovery::Recovery, ttl::TtlPolicy,
+    ArchiveKey, Desired, Operation, Phase, Status, Timestamp, Workspace, event::Actor, limits::Limits,
+    recovery::Recovery, ttl::TtlPolicy,
 };
+
+use super::{Ask, Edit};
 
 /// Whether the controller has something to do for this workspace without looking at the world: the
 /// rule behind [`Due::Active`], as a value for the fakes and the tests.
@@ -67,8 +70,10 @@ pub(crate) fn recovery_reason(wish: Recovery) -> String {
     }
 }
 
-/// What the history says about a desired state that was asked for with the recovery.
-pub(crate) const ASKED_WITH_RECOVERY: &str = "asked for with the recovery";
+/// The wish for another desired state that comes with a recovery.
+pub(crate) fn asked_with_recovery(wish: Desired, limits: Limits, actor: Actor) -> Ask<'static> {
+    Ask { wish, edit: Edit::default(), limits, actor, reason: "asked for with the recovery" }
+}
 
 /// What the history says about the beginning of a workspace.
 pub(crate) fn creation_reason(from_archive: Option<ArchiveKey>) -> String {

@@ -19,9 +19,9 @@ use codehub_domain::{
 
 use super::FakeStore;
 use crate::store::{
-    Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter, NewHold,
-    NewWorkspace, Page, REPLICA_FORGOTTEN_AFTER, Reading, Recovered, ReplicaNote, ReplicaSeen, Result, Saved,
-    Store, UserChange, UserEdit, UserWithHash,
+    Ask, Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter,
+    NewHold, NewWorkspace, Page, REPLICA_FORGOTTEN_AFTER, Reading, Recovered, ReplicaNote, ReplicaSeen,
+    Result, Saved, Store, UserChange, UserEdit, UserWithHash,
 };
 
 #[async_trait]
@@ -114,16 +114,8 @@ impl Store for FakeStore {
         self.run("workspace_edit", |step| Ok(step.edit(id, edit)))
     }
 
-    async fn workspace_edit_and_ask(
-        &self,
-        id: WorkspaceId,
-        edit: Edit,
-        wish: Desired,
-        limits: Limits,
-        actor: Actor,
-        reason: &str,
-    ) -> Result<Asked> {
-        self.run("workspace_ask", |step| Ok(step.ask(id, edit, wish, limits, actor, reason)))
+    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+        self.run("workspace_ask", |step| Ok(step.ask(id, ask)))
     }
 
     async fn workspace_recover(

@@ -14,9 +14,9 @@ use codehub_domain::{
 
 use super::Step;
 use crate::store::{
-    ASKED_WITH_RECOVERY, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page,
-    Reading, Recovered, Result, Saved, StoreError, belongs_to, is_active, recovery_reason, shown_change,
-    ttl_reason, values,
+    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
+    Recovered, Result, Saved, StoreError, asked_with_recovery, belongs_to, is_active, recovery_reason,
+    shown_change, ttl_reason, values,
 };
 
 impl Step<'_> {
@@ -89,15 +89,8 @@ impl Step<'_> {
         Some(after)
     }
 
-    pub(super) fn ask(
-        &mut self,
-        id: WorkspaceId,
-        edit: Edit,
-        wanted: Desired,
-        limits: Limits,
-        actor: Actor,
-        reason: &str,
-    ) -> Asked {
+    pub(super) fn ask(&mut self, id: WorkspaceId, ask: Ask<'_>) -> Asked {
+        let Ask { wish: wanted, edit, limits, actor, reason } = ask;
         let Some(before) = self.state.workspaces.get(&id).cloned() else {
             return Asked::NotFound;
         };
@@ -165,7 +158,7 @@ impl Step<'_> {
         self.tell(Change::Wake);
         self.state.workspaces.insert(id, workspace.clone());
         if let Some(desired) = desired {
-            self.ask(id, Edit::default(), desired, limits, actor, ASKED_WITH_RECOVERY);
+            self.ask(id, asked_with_recovery(desired, limits, actor));
         }
         Recovered::Recovered(Box::new(self.state.workspaces.get(&id).cloned().unwrap_or(workspace)))
     }

@@ -6,7 +6,7 @@ use codehub_domain::{
 };
 
 use super::{Asked, Change, Harness, failure, op_id, workspace_id};
-use crate::store::Edit;
+use crate::store::{Ask, Edit};
 
 fn renamed(name: &str) -> Edit {
     Edit { name: Some(name.into()), archive_ttl_seconds: Some(Some(60)), ..Edit::default() }
@@ -21,7 +21,8 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let id = on_standby(harness, &user, epoch).await.id;
     let together = |edit, wish| {
-        harness.store.workspace_edit_and_ask(id, edit, wish, Limits::NONE, Actor::Operator, "both at once")
+        let (limits, actor) = (Limits::NONE, Actor::Operator);
+        harness.store.workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason: "both at once" })
     };
     harness.pass(100).await;
     let before = harness.get(id).await;
@@ -59,7 +60,10 @@ pub(crate) async fn a_refused_wish_edits_nothing(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
     let together = |id, wish| {
-        harness.store.workspace_edit_and_ask(id, renamed("no"), wish, one, Actor::Operator, "both at once")
+        let (edit, actor) = (renamed("no"), Actor::Operator);
+        harness
+            .store
+            .workspace_edit_and_ask(id, Ask { wish, edit, limits: one, actor, reason: "both at once" })
     };
     assert_eq!(together(workspace_id(), Desired::Running).await.unwrap(), Asked::NotFound);
 

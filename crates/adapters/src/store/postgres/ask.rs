@@ -4,44 +4,26 @@
 use codehub_domain::{
     Desired, Workspace, WorkspaceId,
     desired::{self, Answer},
-    event::Actor,
-    limits::Limits,
 };
 
 use super::{PostgresStore, Result, history, row, workspaces, write::Write};
-use crate::store::{Asked, Edit, values};
+use crate::store::{Ask, Asked, values};
 
-pub(super) async fn ask(
-    store: &PostgresStore,
-    id: WorkspaceId,
-    edit: Edit,
-    wish: Desired,
-    limits: Limits,
-    actor: Actor,
-    reason: &str,
-) -> Result<Asked> {
+pub(super) async fn ask(store: &PostgresStore, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
     let mut write = store.write().await?;
     let Some(workspace) = workspaces::get_locked(&mut write, id).await? else {
         return Ok(Asked::NotFound);
     };
-    let asked = within(&mut write, workspace, edit, wish, limits, actor, reason).await?;
-    match &asked {
-        Asked::Changed(_) | Asked::Already(_) => write.commit().await?,
-        Asked::NotFound | Asked::Refused(_) | Asked::LimitReached(_) => {}
+    let asked = within(&mut write, workspace, ask).await?;
+    if asked.granted().is_some() {
+        write.commit().await?;
     }
     Ok(asked)
 }
 
 /// The same inside a transaction that has read the row and locked it: commit it only where the wish is granted.
-pub(super) async fn within(
-    write: &mut Write,
-    before: Workspace,
-    edit: Edit,
-    wish: Desired,
-    limits: Limits,
-    actor: Actor,
-    reason: &str,
-) -> Result<Asked> {
+pub(super) async fn within(write: &mut Write, before: Workspace, ask: Ask<'_>) -> Result<Asked> {
+    let Ask { wish, edit, limits, actor, reason } = ask;
     let answer = desired::ask(&before, wish);
     if let Answer::Refuse(refusal) = answer {
         return Ok(Asked::Refused(refusal));

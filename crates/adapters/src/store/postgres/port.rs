@@ -19,7 +19,7 @@ use super::{
     replicas, sessions, settings, timed, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Company, Created, Due, Edit, Expired, GcClaim, LeaderSeen, LeaseSeat,
+    Ask, Asked, Attempts, Changes, Company, Created, Due, Edit, Expired, GcClaim, LeaderSeen, LeaseSeat,
     ListFilter, NewHold, NewWorkspace, Page, Presence, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved,
     Store, UserChange, UserEdit, UserWithHash, port::sql_port,
 };

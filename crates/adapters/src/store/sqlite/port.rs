@@ -19,7 +19,7 @@ use super::{
     replicas, sessions, settings, tokens, ttl, users, workspaces,
 };
 use crate::store::{
-    Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, LeaderSeen, ListFilter, NewHold,
+    Ask, Asked, Attempts, Changes, Created, Due, Edit, Expired, GcClaim, LeaderSeen, ListFilter, NewHold,
     NewWorkspace, Page, Reading, Recovered, ReplicaNote, ReplicaSeen, Saved, Store, UserChange, UserEdit,
     UserWithHash, port::sql_port, timed,
 };

@@ -8,7 +8,7 @@ use codehub_domain::{
 };
 
 use super::{Result, SqliteStore, StoreError, ask, controller, gc, history, workspaces};
-use crate::store::{ASKED_WITH_RECOVERY, Asked, Edit, Recovered, belongs_to, values};
+use crate::store::{Asked, Recovered, asked_with_recovery, belongs_to, values};
 
 pub(super) async fn recover(
     store: &SqliteStore,
@@ -43,13 +43,12 @@ pub(super) async fn recover(
     history::append(&mut write, id, &[entry]).await?;
     let mut after = workspaces::get(write.connection(), id).await?.unwrap_or(before);
     if let Some(desired) = desired {
-        let edit = Edit::default();
-        after =
-            match ask::within(&mut write, after, edit, desired, limits, actor, ASKED_WITH_RECOVERY).await? {
-                Asked::Changed(after) | Asked::Already(after) => *after,
-                Asked::LimitReached(hit) => return Ok(Recovered::LimitReached(hit)),
-                Asked::NotFound | Asked::Refused(_) => return Ok(Recovered::NotFound),
-            };
+        let ask = asked_with_recovery(desired, limits, actor);
+        after = match ask::within(&mut write, after, ask).await? {
+            Asked::Changed(after) | Asked::Already(after) => *after,
+            Asked::LimitReached(hit) => return Ok(Recovered::LimitReached(hit)),
+            Asked::NotFound | Asked::Refused(_) => return Ok(Recovered::NotFound),
+        };
     }
     write.updated(id, after.owner);
     write.wake();
