@@ -79,7 +79,7 @@ impl LastCheck {
         let app = Arc::clone(app);
         // As a task of its own: those who ask and go away at once must not make it begin again each time.
         let check = tokio::spawn(async move {
-            let found = check(&app).await;
+            let found = ask_all(&app).await;
             *last = Some((Instant::now(), found.clone()));
             found
         });
@@ -96,9 +96,10 @@ impl LastCheck {
     (status = 503, description = "Not ready, and why", body = Readiness),
 ))]
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let Some(dependencies) = LastCheck::read(&app).await else {
+    let Some(mut dependencies) = LastCheck::read(&app).await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
+    dependencies.extend(coordinator(&app));
     let stopping = app.shutdown.is_cancelled();
     // Without the bus events are late, and with a component in trouble something else is: reasons to look,
     // not to stop sending people here.
@@ -117,6 +118,12 @@ pub(crate) fn not_ready(problem: String) -> impl IntoResponse {
 
 /// Asks every dependency, all at once; and how this process's own coordinator does.
 pub(super) async fn check(app: &App) -> Dependencies {
+    let mut all = ask_all(app).await;
+    all.extend(coordinator(app));
+    all
+}
+
+async fn ask_all(app: &App) -> Dependencies {
     let backends = &app.backends;
     let (store, bus, instances, volumes, archives) = tokio::join!(
         ask(backends.store.kind(), backends.store.now()),
@@ -125,19 +132,22 @@ pub(super) async fn check(app: &App) -> Dependencies {
         ask(backends.volumes.kind(), backends.volumes.ping()),
         ask(backends.archives.kind(), backends.archives.ping()),
     );
-    let mut all = BTreeMap::from([
+    BTreeMap::from([
         ("store", store),
         ("bus", bus),
         ("instances", instances),
         ("volumes", volumes),
         ("archives", archives),
-    ]);
-    if app.config.role.coordinates() {
+    ])
+}
+
+/// This process's own, if it has one. Nobody needs to be asked.
+fn coordinator(app: &App) -> Option<(&'static str, Dependency)> {
+    app.config.role.coordinates().then(|| {
         let kind = if app.leading.borrow().is_some() { "leader" } else { "follower" };
         let problem = app.health.problem();
-        all.insert("coordinator", Dependency { kind, ok: problem.is_none(), problem });
-    }
-    all
+        ("coordinator", Dependency { kind, ok: problem.is_none(), problem })
+    })
 }
 
 async fn ask<T, E: Display>(kind: &'static str, answer: impl Future<Output = Result<T, E>>) -> Dependency {
