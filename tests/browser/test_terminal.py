@@ -106,10 +106,11 @@ def test_what_is_being_composed_is_seen_and_sent_once(ide):
 
 
 def test_less_and_top_are_usable(ide):
+    # 1 and 500 are in the command, too, and what is typed before less listens is not for it.
     ide.run("seq 1 500 | less")
-    ide.sees(re.compile(r"\b1\b"))
+    ide.sees(re.compile(r"\b2\b"))
     ide.press("G")
-    ide.sees(re.compile(r"\b500\b"))
+    ide.sees(re.compile(r"\b499\b"))
     ide.type("/123")
     ide.press("Enter", "g")
     ide.sees(re.compile(r"\b2\b"))
