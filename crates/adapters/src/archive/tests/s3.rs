@@ -145,8 +145,8 @@ async fn an_upload_whose_link_breaks_goes_on_when_it_is_back() {
     let stored = loop {
         let trying = put(&rig.through, home.path());
         let breaking = async {
-            // One more part than before has been sent, and more are on their way.
-            while rig.link.uploaded() < last + 3 * PART as u64 {
+            // Three are on their way at once: where a fourth has begun, one has arrived.
+            while rig.link.uploaded() < last + 4 * PART as u64 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             rig.link.set(Trouble::Refuse);
