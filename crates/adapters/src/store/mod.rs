@@ -18,6 +18,7 @@ mod rules;
 mod sql_error;
 pub mod sqlite;
 pub(crate) mod values;
+mod wishes;
 
 pub use migrations::{MigrationStatus, PendingMigration};
 pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
@@ -26,6 +27,7 @@ pub use replica::{LeaderSeen, ReplicaNote, ReplicaSeen};
 pub(crate) use rules::*;
 pub use rules::{belongs_to, is_active};
 pub use sqlite::SqliteStore;
+pub use wishes::{Ask, Asked, Recovered};
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,11 +36,10 @@ use codehub_domain::{
     ArchiveKey, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
     WorkspaceId,
     activity::{ActivityMode, Hold},
-    desired::Refusal,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{LimitHit, Limits, RunningWorkspace},
-    recovery::{Recovery, RecoveryRefusal},
+    recovery::Recovery,
     ttl::TtlPolicy,
     user::{ApiToken, Role, Session, User},
 };
@@ -115,47 +116,6 @@ pub struct Edit {
     pub standby_ttl_seconds: Option<Option<u32>>,
     pub archive_ttl_seconds: Option<Option<u32>>,
     pub activity_mode: Option<Option<ActivityMode>>,
-}
-
-/// A wish for a desired state, and an edit with it: both, or nothing.
-#[derive(Debug, Clone)]
-pub struct Ask<'a> {
-    pub wish: Desired,
-    pub edit: Edit,
-    pub limits: Limits,
-    pub actor: Actor,
-    /// For the history.
-    pub reason: &'a str,
-}
-
-/// What became of a wish for another desired state.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
-    Changed(Box<Workspace>),
-    /// It was already wanted. A wish to run still counts as activity.
-    Already(Box<Workspace>),
-    NotFound,
-    Refused(Refusal),
-    LimitReached(LimitHit),
-}
-
-impl Asked {
-    /// The workspace as it is now, where the wish was granted.
-    pub(crate) fn granted(&self) -> Option<&Workspace> {
-        match self {
-            Self::Changed(workspace) | Self::Already(workspace) => Some(workspace),
-            Self::NotFound | Self::Refused(_) | Self::LimitReached(_) => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Recovered {
-    Recovered(Box<Workspace>),
-    NotFound,
-    Refused(RecoveryRefusal),
-    /// It was to run from now on, and there is no place.
-    LimitReached(LimitHit),
 }
 
 /// Which workspaces a list shows.
