@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
-fuzz_target!(|tar: &[u8]| codehub_adapters::archive::fuzz_reader(tar));
+fuzz_target!(|tar: &[u8]| codehub_archive::fuzz_reader(tar));
 
 // A header with a wrong checksum is never looked into: mend those that were hit, or little else is tried.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

@@ -8,6 +8,7 @@
 //! [`plan`] (what to do next) → [`decide`] (the whole step, with failures and deadlines).
 
 pub mod activity;
+pub mod change;
 pub mod condition;
 pub mod decide;
 pub mod desired;

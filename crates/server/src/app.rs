@@ -2,29 +2,18 @@
 
 use std::sync::Arc;
 
-use codehub_adapters::{archive::Archives, bus::Bus, runtime::Instances, store::Store, volumes::Volumes};
 use codehub_domain::{Epoch, UserId};
+use codehub_store::{Store, bus::Bus};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    activity::Activity,
     api::{Feeds, LastCheck},
     auth::password::Passwords,
     config::Config,
-    coordinator::health::Health,
-    idle::Rules,
 };
-
-/// The ports, as configured.
-#[derive(Clone)]
-pub struct Backends {
-    pub store: Arc<dyn Store>,
-    pub bus: Arc<dyn Bus>,
-    pub instances: Arc<dyn Instances>,
-    pub volumes: Arc<dyn Volumes>,
-    pub archives: Arc<dyn Archives>,
-}
+use codehub_coordinator::{Backends, health::Health};
+use codehub_proxy::{activity::Activity, idle::Rules};
 
 /// One running server. Handlers get it as `State<Arc<App>>`.
 pub struct App {

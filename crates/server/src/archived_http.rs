@@ -6,7 +6,7 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use codehub_adapters::archive::{ArchivedFile, FileStream};
+use codehub_archive::{ArchivedFile, FileStream};
 use codehub_domain::Timestamp;
 use http::{
     HeaderValue,

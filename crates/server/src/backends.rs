@@ -3,24 +3,25 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use codehub_adapters::{
-    archive::{ObjectArchives, VolumeArchives},
-    bus::{Bus, MemoryBus, RedisBus},
-    runtime::{
-        ide::{self, ResolvedIde},
-        process::{ProcessConfig, ProcessRuntime, ShimCommand},
-    },
-    store::{MigrationStatus, PostgresStore, SqliteStore, Store},
+use codehub_archive::ObjectArchives;
+use codehub_domain::{ArchiveKey, Truth};
+use codehub_runtime::{
+    archives::VolumeArchives,
+    ide::{self, ResolvedIde},
+    process::{ProcessConfig, ProcessRuntime, ShimCommand},
     volumes::{Volumes, directory::DirectoryVolumes},
 };
-use codehub_domain::{ArchiveKey, Truth};
+use codehub_store::{
+    MigrationStatus, PostgresStore, SqliteStore, Store,
+    bus::{Bus, MemoryBus, RedisBus},
+};
 use uuid::Uuid;
 
 use crate::{
-    app::Backends,
     config::{Config, RuntimeKind},
     places::{self, Places},
 };
+use codehub_coordinator::Backends;
 
 /// Names this deployment: what carries it is ours, what does not is not.
 const DEPLOYMENT_SETTING: &str = "deployment_id";

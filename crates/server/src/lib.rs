@@ -1,10 +1,10 @@
-//! The running thing: configuration, API, proxy, coordinator, dashboard and command line.
+//! The running thing: configuration, sign-in, API, dashboard, command line, and the one place where ports
+//! meet their implementations. Knows every other crate; none knows it.
 //!
-//! A request: `api` or `proxy` parses → `domain` decides → the store saves the intent → the bus
+//! A request: `api` or the proxy parses → `domain` decides → the store saves the intent → the bus
 //! pokes. A handler never starts a container. A reconcile: observe → judge → plan → execute → save,
-//! in `coordinator`.
+//! in the coordinator.
 
-pub mod activity;
 pub mod api;
 pub mod app;
 mod archived_http;
@@ -12,12 +12,12 @@ pub mod auth;
 pub mod backends;
 pub mod cli;
 pub mod config;
-pub mod coordinator;
-pub mod idle;
 mod places;
-pub mod proxy;
-mod rarely;
+pub mod proxy_gate;
 pub mod serve;
 pub mod service;
 pub mod telemetry;
 pub mod web;
+
+#[cfg(test)]
+mod coordinator_tests;

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use codehub_adapters::{
+use codehub_runtime::{
     docker::job_main,
-    runtime::process::{ShimCommand, shim},
+    process::{ShimCommand, shim},
 };
 
 /// The proxy lives on small, short-lived pieces of memory.
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     match arguments.nth(1) {
         Some(word) if word == ShimCommand::SUBCOMMAND => shim::main(arguments),
         Some(word) if word == "storage-job" => job_main::main(arguments),
-        Some(word) if word == "ide" => codehub_ide::cli::main(arguments),
+        Some(word) if word == "ide" => codehub_inside::cli::main(arguments),
         _ => codehub_server::cli::main(),
     }
 }

@@ -4,13 +4,16 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use codehub_adapters::{
-    archive::{ARCHIVES_MARKER, Archives, ObjectArchives, PackOptions, S3Config},
-    bus::Bus,
-    docker::{self, DockerArchives, DockerConfig, DockerRuntime, DockerVolumes, Engine, Jobs},
-    runtime::{Instances, ide},
+use codehub_archive::{ARCHIVES_MARKER, ObjectArchives, PackOptions, S3Config};
+use codehub_runtime::{
+    Instances,
+    archives::Archives,
+    docker::{self, DockerArchives, DockerConfig, DockerRuntime, DockerVolumes, Engine, Jobs, Notice},
+    ide,
     volumes::Volumes,
 };
+use codehub_store::bus::Bus;
+use tokio::sync::mpsc;
 
 use crate::{
     backends::KnownHomes,
@@ -81,8 +84,21 @@ pub(crate) async fn on_docker(
     let objects = open_archives(config, deployment, known).await?;
     let kind = archives_kind(config);
     let archives = DockerArchives::new(kind, objects, volumes.clone(), jobs, config.archive.level);
-    tokio::spawn(docker::watch_events(engine, deployment.to_owned(), Arc::clone(bus)));
+    tokio::spawn(pass_on(docker::watch_events(engine, deployment.to_owned()), Arc::clone(bus)));
     Ok(Places { instances: Arc::new(instances), volumes, archives: Arc::new(archives) })
+}
+
+/// Tells the controller what the engine noticed. A notice that is lost costs time, never correctness.
+async fn pass_on(mut notices: mpsc::Receiver<Notice>, bus: Arc<dyn Bus>) {
+    while let Some(notice) = notices.recv().await {
+        let told = match notice {
+            Notice::Look(workspace) => bus.look(workspace).await,
+            Notice::Wake => bus.wake().await,
+        };
+        if let Err(error) = told {
+            tracing::debug!(%error, "an event of the engine was heard by nobody");
+        }
+    }
 }
 
 /// Opens the store of archives. A bucket need not answer now; a directory must be there.

@@ -4,9 +4,6 @@
 
 pub mod archives;
 
-use codehub_adapters::store::{
-    Ask, Asked, Created, Edit, NewHold, NewWorkspace, Recovered, StoreError, belongs_to,
-};
 use codehub_domain::{
     Desired, HoldId, Operation, Workspace, WorkspaceId,
     activity::Hold,
@@ -16,6 +13,7 @@ use codehub_domain::{
     recovery::{Recovery, RecoveryRefusal},
     user::User,
 };
+use codehub_store::{Ask, Asked, Created, Edit, NewHold, NewWorkspace, Recovered, StoreError, belongs_to};
 
 use uuid::Uuid;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use codehub_adapters::store::Saved;
 use codehub_domain::{ErrorReason, Failure, Phase, user::Role};
+use codehub_store::Saved;
 use serde_json::{Value, json};
 
 use super::TestApp;

@@ -14,19 +14,11 @@ mod workspaces;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use codehub_adapters::{
-    bus::MemoryBus,
-    fake::{FakeBackends, Faults, Gate, World},
-    store::{UserChange, sqlite::SqliteStore},
-};
+use codehub_coordinator::Backends;
 use codehub_domain::{TokenId, UserId, user::Role};
-use codehub_server::{
-    api::openapi,
-    app::{App, Backends},
-    auth::secret,
-    config::Config,
-    serve,
-};
+use codehub_runtime::fake::{FakeBackends, Faults, Gate, World};
+use codehub_server::{api::openapi, app::App, auth::secret, config::Config, serve};
+use codehub_store::{UserChange, bus::MemoryBus, sqlite::SqliteStore};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use codehub_adapters::fake::Trouble;
+use codehub_archive::flaky_link::Trouble;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_adapters::fake::FlakyLink;
+use codehub_archive::flaky_link::FlakyLink;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 

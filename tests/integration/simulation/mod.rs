@@ -8,7 +8,7 @@
 mod run;
 mod store;
 
-use codehub_adapters::fake::Mutation;
+use codehub_runtime::fake::Mutation;
 use run::{Options, Report, simulate};
 
 const SEEDS: u64 = 1_000;

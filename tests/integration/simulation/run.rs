@@ -6,11 +6,8 @@ use std::{
     time::Duration,
 };
 
-use codehub_adapters::{
-    bus::MemoryBus,
-    fake::{FakeBackends, FakeClock, FakeStore, Faults, Gate, Mutation, World, short},
-    store::{Created, Edit, NewWorkspace, Store, UserChange},
-};
+use codehub_coordinator as coordinator;
+use codehub_coordinator::{Backends, Context, Settings, chance::Chance, leader::Leadership};
 use codehub_domain::{
     Desired, ErrorReason, OpId, Operation, Phase, Truth, UserId, Workspace, WorkspaceId,
     decide::{self, Decision, Inputs},
@@ -22,9 +19,11 @@ use codehub_domain::{
     ttl::TtlPolicy,
     user::Role,
 };
-use codehub_server::{
-    app::Backends,
-    coordinator::{self, Context, Settings, chance::Chance, leader::Leadership},
+use codehub_runtime::fake::{FakeBackends, Faults, Gate, Mutation, World, short};
+use codehub_store::{
+    Created, Edit, NewWorkspace, Store, UserChange,
+    bus::MemoryBus,
+    fake::{FakeClock, FakeStore},
 };
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -449,8 +448,8 @@ impl Simulation {
     }
 }
 
-fn word(asked: &codehub_adapters::store::Asked) -> &'static str {
-    use codehub_adapters::store::Asked;
+fn word(asked: &codehub_store::Asked) -> &'static str {
+    use codehub_store::Asked;
     match asked {
         Asked::Changed(_) => "yes",
         Asked::Already(_) => "already",

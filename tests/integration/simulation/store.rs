@@ -12,10 +12,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use codehub_adapters::{
-    fake::{FakeClock, Gate, World},
-    store::*,
-};
 use codehub_domain::{
     Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
     activity::Hold,
@@ -26,6 +22,8 @@ use codehub_domain::{
     ttl::TtlPolicy,
     user::{ApiToken, Role, Session, User},
 };
+use codehub_runtime::fake::{Gate, World};
+use codehub_store::{fake::FakeClock, *};
 use tokio::time::Instant;
 
 /// What all processes share.
@@ -138,7 +136,7 @@ impl Store for ProcessStore {
         if let Saved::Saved(_) = saved {
             self.wrote(epoch, "a status was saved");
             for it in history {
-                let (id, from, to) = (codehub_adapters::fake::short(read.id), it.from, it.to);
+                let (id, from, to) = (codehub_runtime::fake::short(read.id), it.from, it.to);
                 self.shared.world.note(format!("{id}: {from} -> {to} {} {}", it.operation, it.reason));
             }
         }
@@ -162,7 +160,7 @@ impl Store for ProcessStore {
         let expired = self.shared.store.ttl_expire(self.epoch(epoch), policy).await?;
         for it in &expired {
             self.wrote(epoch, "a TTL ran out");
-            self.shared.world.note(format!("{}: TTL -> {}", codehub_adapters::fake::short(it.id), it.to));
+            self.shared.world.note(format!("{}: TTL -> {}", codehub_runtime::fake::short(it.id), it.to));
         }
         self.leave(expired).await
     }

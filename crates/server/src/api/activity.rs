@@ -7,13 +7,13 @@ use axum::{
     extract::State,
     routing::{delete, post},
 };
-use codehub_adapters::store::StoreError;
 use codehub_domain::{
     Desired, HoldId, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     activity::{ActivityMode, Hold},
     event::HistoryEntry,
     ttl,
 };
+use codehub_store::StoreError;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
@@ -25,11 +25,11 @@ use super::{
     view::ActivityModeName,
 };
 use crate::{
-    activity::{Cell, Kind},
     app::App,
     auth::Identity,
     service::{self, Access, Denied},
 };
+use codehub_proxy::activity::{Cell, Kind};
 
 const REASON_MAX: usize = 200;
 

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
     routing::get,
 };
-use codehub_adapters::archive::{ArchivedFile, FileKind};
+use codehub_archive::{ArchivedFile, FileKind};
 use codehub_domain::{ArchiveKey, OpId, Timestamp, WorkspaceId};
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};

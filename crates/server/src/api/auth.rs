@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use codehub_adapters::store::{UserChange, UserEdit};
+use codehub_store::{UserChange, UserEdit};
 use http::{HeaderMap, StatusCode, header::SET_COOKIE};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};

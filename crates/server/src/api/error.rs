@@ -7,7 +7,7 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
-use codehub_adapters::store::StoreError;
+use codehub_store::StoreError;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -19,8 +19,9 @@ use serde::de::DeserializeOwned;
 use super::error::{ApiError, Code, Result};
 use crate::{
     app::App,
-    auth::{self, Identity, Via, client, origin},
+    auth::{self, Identity, Via, origin},
 };
+use codehub_proxy::client;
 
 /// A JSON body. Unknown fields, wrong types and broken JSON are named.
 pub struct Json<T>(pub T);

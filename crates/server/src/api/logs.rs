@@ -9,8 +9,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use codehub_adapters::runtime::LogQuery;
 use codehub_domain::WorkspaceId;
+use codehub_runtime::LogQuery;
 use futures::{StreamExt as _, future::Either};
 use http::header::CONTENT_TYPE;
 use serde::Deserialize;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_adapters::store::StoreError;
 use codehub_domain::{Phase, Timestamp};
+use codehub_store::StoreError;
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
 

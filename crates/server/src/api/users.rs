@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_adapters::store::{UserChange, UserEdit};
 use codehub_domain::{
     UserId,
     user::{Role, User},
 };
+use codehub_store::{UserChange, UserEdit};
 use http::StatusCode;
 use serde::Deserialize;
 use utoipa::{OpenApi, ToSchema};

@@ -5,11 +5,8 @@
 
 use std::time::Duration;
 
-use codehub_adapters::{
-    bus::Event,
-    store::{StoreError, is_active},
-};
 use codehub_domain::Workspace;
+use codehub_store::{StoreError, bus::Event, is_active};
 use serde::Deserialize;
 use tokio::{
     sync::broadcast::error::RecvError,

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_adapters::store::{Edit, ListFilter, NewWorkspace, StoreError};
 use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, user::User};
+use codehub_store::{Edit, ListFilter, NewWorkspace, StoreError};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer};
 use utoipa::{OpenApi, ToSchema};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use codehub_adapters::store::Attempts;
 use codehub_domain::Timestamp;
+use codehub_store::Attempts;
 
 use super::rules;
 

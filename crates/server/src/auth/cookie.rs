@@ -1,9 +1,7 @@
 //! The session cookie.
 
+use codehub_proxy::credential::SESSION_COOKIE;
 use http::{HeaderMap, HeaderValue, header::COOKIE};
-
-/// The cookie that carries a session.
-pub const SESSION_COOKIE: &str = "session";
 
 /// How many session cookies a request carries. With several, one of them was planted (by a program
 /// on a sibling domain, say), and nobody can tell which: none counts.

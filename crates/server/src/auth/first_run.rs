@@ -5,8 +5,8 @@
 //! works, on any of them, until the first one is used. A server that has ended takes its link with it.
 
 use anyhow::Context as _;
-use codehub_adapters::store::StoreError;
 use codehub_domain::{UserId, user::User};
+use codehub_store::StoreError;
 use uuid::Uuid;
 
 use super::{password::HashError, rules, secret};

@@ -7,12 +7,14 @@
 
 use std::net::IpAddr;
 
-use codehub_adapters::store::{Attempts, StoreError};
 use codehub_domain::{SessionId, user::User};
+use codehub_store::{Attempts, StoreError};
 use http::HeaderMap;
 use uuid::Uuid;
 
-use super::{backoff, client, cookie, password::HashError, secret, session_lifetime_seconds};
+use codehub_proxy::client;
+
+use super::{backoff, cookie, password::HashError, secret, session_lifetime_seconds};
 use crate::app::App;
 
 #[derive(Debug, thiserror::Error)]

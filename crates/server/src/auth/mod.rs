@@ -22,7 +22,6 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use crate::app::App;
 
 pub mod backoff;
-pub mod client;
 pub mod cookie;
 pub mod first_run;
 pub mod login;
@@ -31,7 +30,7 @@ pub mod password;
 pub mod rules;
 pub mod secret;
 
-pub use cookie::SESSION_COOKIE;
+pub use codehub_proxy::credential::{SESSION_COOKIE, runs_out};
 
 /// Somebody who proved who they are.
 #[derive(Debug, Clone)]
@@ -66,7 +65,7 @@ pub enum AuthError {
     #[error("{0}")]
     Unauthorized(&'static str),
     #[error(transparent)]
-    Store(#[from] codehub_adapters::store::StoreError),
+    Store(#[from] codehub_store::StoreError),
 }
 
 /// Finds out who sent these headers. A token, where there is one, is what counts: it was sent on
@@ -97,16 +96,6 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthEr
 fn moment(at: Timestamp) -> Option<Instant> {
     let left = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
     Instant::now().checked_add(left)
-}
-
-/// Resolves when it is time to ask again whether somebody may.
-pub async fn runs_out(until: Option<Instant>) {
-    /// Clocks differ: whoever asks too early asks again, but not in a frenzy.
-    const LEAST: Duration = Duration::from_secs(1);
-    match until {
-        Some(until) => tokio::time::sleep_until(until.max(Instant::now() + LEAST).into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 pub(crate) fn session_lifetime_seconds(app: &App) -> u32 {

@@ -2,11 +2,9 @@
 //! back, and what is presented is hashed and looked up, so comparing takes no time that would tell.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use codehub_proxy::credential::TOKEN_PREFIX;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
-
-/// API tokens begin with this, so that people and scanners know one when they see it.
-pub const TOKEN_PREFIX: &str = "chp_";
 
 /// 256 random bits, as text.
 pub fn new_secret() -> String {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
-use codehub_adapters::store::{Recovered, Store, UserChange, UserEdit, belongs_to};
 use codehub_domain::{
     ArchiveKey, Desired, UserId, WorkspaceId,
     event::Actor,
     recovery::Recovery,
     user::{Role, User},
 };
+use codehub_store::{Recovered, Store, UserChange, UserEdit, belongs_to};
 use uuid::Uuid;
 
 use super::password;
@@ -19,9 +19,9 @@ use crate::{
     auth::{password::Passwords, rules},
     backends,
     config::Config,
-    coordinator::gc,
     service::Denied,
 };
+use codehub_coordinator::gc;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -3,19 +3,18 @@
 
 use std::{fmt::Display, io::ErrorKind, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
 
-use codehub_adapters::runtime::IdeChoice;
+use codehub_runtime::IdeChoice;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
 
 use crate::{
-    app::Backends,
     backends,
     config::{Config, RuntimeKind},
-    coordinator::gc,
     serve::{DataDir, DataDirError, OpenFiles},
 };
+use codehub_coordinator::{Backends, gc};
 
 /// What came of a check.
 enum Finding {

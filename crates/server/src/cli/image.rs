@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use codehub_adapters::docker::{BuildImage, Engine, build_image, own_image};
+use codehub_runtime::docker::{BuildImage, Engine, build_image, own_image};
 
 use crate::config::Config;
 

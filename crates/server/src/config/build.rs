@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use codehub_adapters::{
-    archive::Verify,
-    bus::Names,
-    docker::{FirewallChoice, PullPolicy, Reach},
-    runtime::{IdeChoice, SandboxChoice},
-};
+use codehub_archive::Verify;
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
+use codehub_runtime::{
+    IdeChoice, SandboxChoice,
+    docker::{FirewallChoice, PullPolicy, Reach},
+};
+use codehub_store::bus::Names;
 
 use super::{
     ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,

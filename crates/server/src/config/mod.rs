@@ -89,7 +89,7 @@ pub struct DatabaseConfig {
 pub struct RedisConfig {
     /// `None` is a bus within this process.
     pub url: Option<Secret>,
-    pub names: codehub_adapters::bus::Names,
+    pub names: codehub_store::bus::Names,
 }
 
 #[derive(Debug, Clone)]
@@ -180,11 +180,11 @@ pub struct ProxyConfig {
 #[derive(Debug, Clone)]
 pub struct RuntimeConfig {
     pub kind: RuntimeKind,
-    pub ide: codehub_adapters::runtime::IdeChoice,
+    pub ide: codehub_runtime::IdeChoice,
     /// `IDE_COMMAND`, split into words; placeholders not filled in.
     pub ide_command: Vec<String>,
     pub ide_health_path: String,
-    pub sandbox: codehub_adapters::runtime::SandboxChoice,
+    pub sandbox: codehub_runtime::SandboxChoice,
     pub image: String,
     /// Patterns of other images people may choose.
     pub images_allowed: Vec<String>,
@@ -212,17 +212,17 @@ pub struct DockerSettings {
     pub milli_cpus: u64,
     pub pids: u64,
     pub read_only: bool,
-    pub pull: codehub_adapters::docker::PullPolicy,
-    pub reach: codehub_adapters::docker::Reach,
+    pub pull: codehub_runtime::docker::PullPolicy,
+    pub reach: codehub_runtime::docker::Reach,
     pub network: String,
-    pub firewall: codehub_adapters::docker::FirewallChoice,
+    pub firewall: codehub_runtime::docker::FirewallChoice,
 }
 
 #[derive(Debug, Clone)]
 pub struct ArchiveConfig {
     pub prefix: String,
     pub level: i32,
-    pub verify: codehub_adapters::archive::Verify,
+    pub verify: codehub_archive::Verify,
     /// `None`: in the data directory.
     pub s3: Option<S3Settings>,
 }

@@ -19,18 +19,21 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     api,
-    app::{App, Backends},
-    proxy::{
-        self, Proxy,
-        framing::accepted,
-        front::{self, Application},
-        gate::ProxyIde,
-        lane,
-    },
+    app::App,
+    proxy_gate::{self, ActivitySink},
+};
+use codehub_coordinator::Backends;
+use codehub_proxy as proxy;
+use codehub_proxy::{
+    Proxy,
+    framing::accepted,
+    front::{self, Application},
+    gate::ProxyIde,
+    lane,
 };
 
 use super::{open_files::OpenFiles, workers::Workers};
-use crate::rarely::Rarely;
+use codehub_proxy::rarely::Rarely;
 
 /// A client gets this long for the headers of its (next) request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(60);
@@ -70,14 +73,15 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) -> anyho
 fn start_proxy(app: &Arc<App>) -> Arc<Proxy> {
     let strip_prefix = !app.backends.instances.keeps_prefix();
     let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
-    let proxy = proxy::of_app(app, ide);
+    let proxy = proxy_gate::of_app(app, ide);
     tokio::spawn(proxy.clone().run());
     proxy
 }
 
 fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
     let Backends { store, bus, .. } = app.backends.clone();
-    app.activity.clone().run_flusher(api::replica_name(), app.config.activity.clone(), store, bus, until)
+    let sink = ActivitySink { replica: api::replica_name(), store, bus };
+    app.activity.clone().run_flusher(app.config.activity.flush_interval, Arc::new(sink), until)
 }
 
 async fn accept_all(

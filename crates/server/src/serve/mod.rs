@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
-use codehub_adapters::{bus::Event, store::Change};
+use codehub_store::{Change, bus::Event};
 use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,10 @@ use crate::{
     app::App,
     auth::first_run::{self, FirstRun},
     config::{Config, RuntimeKind},
-    coordinator, idle, telemetry, web,
+    telemetry, web,
 };
+use codehub_coordinator as coordinator;
+use codehub_proxy::idle;
 
 mod connections;
 mod data_dir;
@@ -80,12 +82,30 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
 /// Leads whenever it can, until the token says otherwise. With SQLite the lock on the data directory makes
 /// this the only one; with PostgreSQL it is elected.
 pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
-    let mut context =
-        coordinator::Context::new(app.backends.clone(), coordinator::Settings::from_config(&app.config));
+    let mut context = coordinator::Context::new(app.backends.clone(), coordinator_settings(&app.config));
     context.leading = app.leading.clone();
     context.health = app.health.clone();
     let leadership = coordinator::leader::Leadership::of(app.store(), api::replica_name());
     coordinator::run(context, leadership, until)
+}
+
+/// What the coordinator must know of the configuration.
+pub(crate) fn coordinator_settings(config: &Config) -> coordinator::Settings {
+    let settings = &config.coordinator;
+    coordinator::Settings {
+        idle_interval: settings.idle_interval,
+        active_interval: settings.active_interval,
+        active_duration: settings.active_duration,
+        ttl_interval: settings.ttl_interval,
+        gc_interval: settings.gc_interval,
+        instance_concurrency: settings.concurrency,
+        storage_concurrency: (settings.concurrency / 2).max(1),
+        look_timeout: Duration::from_secs(5),
+        retry: config.retry,
+        ttl: config.ttl_policy(),
+        gc: config.gc.policy,
+        public_base_url: config.public_base_url.clone(),
+    }
 }
 
 /// Everything that is answered in this role, but for the proxy's.

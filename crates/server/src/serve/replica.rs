@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
-use codehub_adapters::store::{Company, Presence, ReplicaNote, Store};
+use codehub_store::{Company, Presence, ReplicaNote, Store};
 
 use crate::{api, app::App};
 

@@ -5,10 +5,11 @@ use std::{future::IntoFuture as _, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, http::StatusCode, routing::get};
-use codehub_adapters::store::StoreError;
+use codehub_store::StoreError;
 use tokio::{net::TcpListener, sync::watch};
 
-use crate::{api, app::Backends, backends::build_backends, config::Config};
+use crate::{api, backends::build_backends, config::Config};
+use codehub_coordinator::Backends;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 //!
 //! A connection stays on the thread it was given to, with everything it opens towards a workspace, so
 //! relaying it wakes no other thread and shares no queue. Requests that are not the proxy's go on to
-//! the application's own threads ([`crate::proxy::front`]), where taking long hurts nobody.
+//! the application's own threads ([`codehub_proxy::front`]), where taking long hurts nobody.
 
 use std::{num::NonZero, thread};
 

@@ -1,9 +1,8 @@
 //! The archives kept of a workspace, and a look into them: for the API and the dashboard alike.
 
-use codehub_adapters::archive::{
-    ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, ListedArchive,
-};
+use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream};
 use codehub_domain::{ArchiveKey, OpId, Workspace, WorkspaceId, user::User};
+use codehub_runtime::archives::ListedArchive;
 
 use super::{Access, Denied, find};
 use crate::app::App;

@@ -1,15 +1,7 @@
 //! Around every request: an id that goes through all logs, one line when it is answered, a
 //! measurement, and an answer even when a handler panics.
 
-use std::{
-    cell::Cell,
-    panic::AssertUnwindSafe,
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
-};
+use std::{panic::AssertUnwindSafe, time::Instant};
 
 use axum::{
     extract::{MatchedPath, Request},
@@ -17,12 +9,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use tracing::Instrument as _;
 
-use crate::api::error::{ApiError, Code};
+use codehub_proxy::request_id::{REQUEST_ID, request_id};
 
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+use crate::api::error::{ApiError, Code};
 
 /// The id of a request; also in its headers, for whoever it is passed on to.
 #[derive(Debug, Clone)]
@@ -62,32 +54,6 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The client's own id where it is a sane one, so that logs on both sides can be put together.
-pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let sane = |value: &&HeaderValue| {
-        (1..=64).contains(&value.len())
-            && value.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-    };
-    let new = || HeaderValue::from_bytes(&new_id()).unwrap_or(HeaderValue::from_static("unknown"));
-    headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(new)
-}
-
-/// One of this process's own: its random beginning, and a number, in hexadecimal.
-pub(crate) fn new_id() -> [u8; 32] {
-    /// So many are taken at once, so that threads do not wait for each other.
-    const AT_ONCE: u64 = 1024;
-    static PROCESS: LazyLock<u64> = LazyLock::new(rand::random);
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local!(static MINE: Cell<u64> = const { Cell::new(0) });
-    let mut mine = MINE.get();
-    if mine.is_multiple_of(AT_ONCE) {
-        mine = NEXT.fetch_add(AT_ONCE, Ordering::Relaxed);
-    }
-    MINE.set(mine + 1);
-    let number = u128::from(*PROCESS) << 64 | u128::from(mine);
-    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (124 - 4 * at)) as usize & 0xf])
-}
-
 fn log(method: &Method, path: &str, route: &str, status: StatusCode, duration_ms: f64) {
     let status = status.as_u16();
     let duration_ms = (duration_ms * 10.0).round() / 10.0;
@@ -120,24 +86,5 @@ fn class(status: StatusCode) -> &'static str {
         3 => "3xx",
         4 => "4xx",
         _ => "5xx",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_sane_request_ids_are_taken_over() {
-        let take = |text: &str| {
-            let value = HeaderValue::from_bytes(text.as_bytes()).unwrap();
-            request_id(&HeaderMap::from_iter([(REQUEST_ID, value)]))
-        };
-        assert_eq!(take("abc-123_X.y"), "abc-123_X.y");
-        for wrong in ["", "a b", "a\"b", "é", &"x".repeat(65)] {
-            assert_ne!(take(wrong), wrong);
-            assert_eq!(take(wrong).len(), 32);
-        }
-        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
     }
 }

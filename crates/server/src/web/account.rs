@@ -8,7 +8,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use codehub_adapters::store::{UserChange, UserEdit};
+use codehub_store::{UserChange, UserEdit};
 use http::{HeaderMap, StatusCode};
 use maud::html;
 use serde::Deserialize;

@@ -11,8 +11,9 @@ use axum::{
     response::Response,
     routing::get,
 };
-use codehub_adapters::archive::{ArchivedFile, FileKind, FilePage, ListedArchive};
+use codehub_archive::{ArchivedFile, FileKind, FilePage};
 use codehub_domain::{ArchiveKey, OpId, Workspace, WorkspaceId};
+use codehub_runtime::archives::ListedArchive;
 use http::StatusCode;
 use maud::{Markup, html};
 

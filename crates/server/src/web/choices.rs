@@ -1,7 +1,7 @@
 //! What a workspace's form lets people choose besides names and times: the home it begins with, its
 //! image, and what counts as being in use.
 
-use codehub_adapters::archive::ArchiveMeta;
+use codehub_archive::ArchiveMeta;
 use codehub_domain::{Workspace, activity::ActivityMode};
 use maud::{Markup, html};
 

@@ -9,11 +9,12 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
-use codehub_adapters::{archive::ListedArchive, store::is_active};
 use codehub_domain::{
     Operation, UserId, Workspace, WorkspaceId, condition::Condition, event::HistoryEntry, ttl::TtlPolicy,
     user::User,
 };
+use codehub_runtime::archives::ListedArchive;
+use codehub_store::is_active;
 use maud::{Markup, html};
 
 use super::{

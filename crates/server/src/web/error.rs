@@ -5,7 +5,7 @@ use axum::{
     extract::rejection::FormRejection,
     response::{IntoResponse, Response},
 };
-use codehub_adapters::store::StoreError;
+use codehub_store::StoreError;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use crate::{

@@ -3,8 +3,8 @@
 
 use std::str::FromStr;
 
-use codehub_adapters::store::Edit;
 use codehub_domain::{ArchiveKey, Desired, activity::ActivityMode};
+use codehub_store::Edit;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 

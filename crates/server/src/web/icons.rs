@@ -2,6 +2,7 @@
 //! so they are hidden from screen readers.
 
 use codehub_domain::Phase;
+pub(crate) use codehub_proxy::appearance::logo;
 use maud::{Markup, PreEscaped, html};
 
 /// The mark: two brackets around a hub.
@@ -11,16 +12,6 @@ pub(super) const FAVICON: &str = concat!(
     r##"<path d="M11.5 9 5.5 16l6 7M20.5 9l6 7-6 7" fill="none" stroke="#fff" stroke-width="2.6" "##,
     r##"stroke-linecap="round" stroke-linejoin="round"/><circle cx="16" cy="16" r="2.7" fill="#fff"/></svg>"##
 );
-
-pub(crate) fn logo() -> Markup {
-    html! {
-        svg.logo viewBox="0 0 32 32" width="28" height="28" aria-hidden="true" focusable="false" {
-            rect.logo-tile width="32" height="32" rx="8" {}
-            path.logo-mark d="M11.5 9 5.5 16l6 7M20.5 9l6 7-6 7" {}
-            circle.logo-hub cx="16" cy="16" r="2.7" {}
-        }
-    }
-}
 
 fn icon(paths: &'static str) -> Markup {
     html! {

@@ -8,8 +8,8 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
-use codehub_adapters::store::{ListFilter, Page as StorePage, is_active};
 use codehub_domain::{Phase, UserId, Workspace, WorkspaceId, user::User};
+use codehub_store::{ListFilter, Page as StorePage, is_active};
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use codehub_proxy::appearance::{LANG_COOKIE, THEME_COOKIE};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{RETRY_AFTER, SET_COOKIE},
@@ -24,10 +25,7 @@ use super::{
     i18n::{Lang, words},
     icons,
     layout::{Page, Place},
-    view::{
-        ClientAddress, Form, LANG_COOKIE, Query, THEME_COOKIE, Theme, View, Visitor, see_other,
-        see_other_saying,
-    },
+    view::{ClientAddress, Form, Query, Theme, View, Visitor, see_other, see_other_saying},
 };
 use crate::{
     app::App,

@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_adapters::runtime::LogQuery;
 use codehub_domain::WorkspaceId;
+use codehub_runtime::LogQuery;
 use futures::StreamExt as _;
 use maud::{Markup, html};
 

@@ -66,7 +66,6 @@ use crate::app::App;
 use error::WebError;
 use layout::{FullPage, Page, Place};
 use view::View;
-pub use view::chosen_language;
 
 /// A memo of 64 KiB, escaped at its worst, with room for the rest.
 const BODY_LIMIT: usize = 512 * 1024;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_adapters::store::NewWorkspace;
 use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode};
+use codehub_store::NewWorkspace;
 use http::StatusCode;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::{
     error::Result,
     flash::{Flash, Plain},
     forms::{self, WorkspaceForm, Wrong},
-    i18n::{Lang, words},
+    i18n::{Lang, Texts, words},
     layout::{Page, Place},
     view::{Form, Me, PathId, Query, View, see_other, see_other_saying},
 };
@@ -232,7 +232,7 @@ fn ttl_field(view: &View, ttl: &Ttl<'_>, wrong: &[Wrong]) -> Markup {
 }
 
 fn unit_word(lang: Lang, unit: &str) -> &'static str {
-    let t = lang.texts();
+    let t = Texts::of(lang);
     match unit {
         "s" => t.seconds,
         "h" => t.hours,

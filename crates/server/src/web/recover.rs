@@ -2,11 +2,11 @@
 //!
 //! Which ways there are is the domain's to say: it is asked what would become of each.
 
-use codehub_adapters::archive::ListedArchive;
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Status, Truth,
     recovery::{Recovery, RecoveryRefusal, recover},
 };
+use codehub_runtime::archives::ListedArchive;
 use maud::{Markup, html};
 
 use super::{

@@ -1,12 +1,12 @@
 //! One workspace in the list: the markup the page has and the fragment that live updates fetch.
 
-use codehub_adapters::store::is_active;
 use codehub_domain::{
     Desired, Operation, Phase, Workspace,
     desired::{Answer, ask},
     ttl::{self, TtlPolicy},
     user::User,
 };
+use codehub_store::is_active;
 use maud::{Markup, html};
 
 use super::{

@@ -17,8 +17,8 @@ use super::{
 use crate::{
     api::{self, Replica},
     app::App,
-    coordinator::gc,
 };
+use codehub_coordinator::gc;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/system", get(show))

@@ -8,11 +8,11 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use codehub_adapters::store::{Page as StorePage, UserChange, UserEdit};
 use codehub_domain::{
     UserId,
     user::{Role, User},
 };
+use codehub_store::{Page as StorePage, UserChange, UserEdit};
 use http::StatusCode;
 use maud::{Markup, html};
 use serde::Deserialize;

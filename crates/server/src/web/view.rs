@@ -19,7 +19,6 @@ use http::{HeaderMap, Method, Uri, header::SET_COOKIE};
 use serde::de::DeserializeOwned;
 
 use super::{
-    cookies,
     error::WebError,
     flash::Flash,
     forms,
@@ -27,58 +26,10 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::{self, AuthError, Identity, Via, client, origin},
+    auth::{self, AuthError, Identity, Via, origin},
 };
-
-pub(super) const LANG_COOKIE: &str = "lang";
-pub(super) const THEME_COOKIE: &str = "theme";
-
-/// Light, dark, or what the system says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Theme {
-    #[default]
-    Auto,
-    Light,
-    Dark,
-}
-
-impl Theme {
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
-
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
-    }
-
-    pub fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|theme| theme.code() == code)
-    }
-
-    /// The theme somebody picked.
-    pub fn chosen(headers: &HeaderMap) -> Self {
-        cookies::get(headers, THEME_COOKIE).and_then(Self::from_code).unwrap_or(Self::Auto)
-    }
-
-    /// What `<html data-theme>` says: nothing where the system decides.
-    pub const fn forced(self) -> Option<&'static str> {
-        match self {
-            Self::Auto => None,
-            Self::Light | Self::Dark => Some(self.code()),
-        }
-    }
-
-    /// What `<meta name="color-scheme">` says.
-    pub const fn schemes(self) -> &'static str {
-        match self {
-            Self::Auto => "light dark",
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
-    }
-}
+pub use codehub_proxy::appearance::Theme;
+use codehub_proxy::client;
 
 /// What every page needs to know to be drawn.
 #[derive(Debug, Clone)]
@@ -95,12 +46,12 @@ pub struct View {
 
 impl View {
     pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
-        let lang = chosen_language(headers).unwrap_or_else(|| Lang::accepted(headers));
+        let lang = Lang::of(headers);
         let theme = Theme::chosen(headers);
         let here = uri.path_and_query().map_or("/", |path| path.as_str());
         Self {
             lang,
-            t: lang.texts(),
+            t: Texts::of(lang),
             theme,
             flash: Flash::read(headers),
             me: None,
@@ -108,11 +59,6 @@ impl View {
             now: Timestamp::now(),
         }
     }
-}
-
-/// The language somebody picked, whatever their browser prefers.
-pub fn chosen_language(headers: &HeaderMap) -> Option<Lang> {
-    cookies::get(headers, LANG_COOKIE).and_then(Lang::from_code)
 }
 
 /// Anybody. A form they send must not come from another site.

@@ -13,11 +13,8 @@ use std::{
 };
 
 use axum::body::Bytes;
-use codehub_adapters::{
-    bus::Event,
-    store::{ListFilter, StoreError},
-};
 use codehub_domain::{UserId, Workspace, WorkspaceId, user::User};
+use codehub_store::{ListFilter, StoreError, bus::Event};
 use serde_json::json;
 use tokio::{
     sync::{

@@ -1,6 +1,7 @@
 //! Words for values: phases, operations, sizes, times.
 
 use codehub_domain::{Desired, Operation, Phase, Timestamp, activity::ActivityMode, user::Role};
+pub use codehub_proxy::appearance::bytes;
 
 use super::Lang;
 
@@ -100,25 +101,6 @@ pub fn role(lang: Lang, role: Role) -> &'static str {
         (Role::User, Lang::Ko) => "사용자",
         (Role::Admin, Lang::En) => "Administrator",
         (Role::Admin, Lang::Ko) => "관리자",
-    }
-}
-
-/// `1.4 GB`: powers of ten, as disks are sold and browsers show downloads.
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if count < 1000 {
-        return format!("{count} B");
-    }
-    let (mut value, mut unit) = (count, 0);
-    while value >= 999_950 && unit + 1 < UNITS.len() {
-        value /= 1000;
-        unit += 1;
-    }
-    let tenths = (value + 50) / 100;
-    if tenths >= 1000 {
-        format!("{} {}", (tenths + 5) / 10, UNITS[unit])
-    } else {
-        format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
     }
 }
 

@@ -6,10 +6,10 @@ use ::http::{
         CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     },
 };
-use codehub_adapters::store::ReplicaNote;
 use codehub_domain::{
     Desired, ErrorReason, Failure, Operation, Phase, event::Actor, limits::Limits, user::Role,
 };
+use codehub_store::ReplicaNote;
 
 use super::{OURS, TestApp};
 use crate::{api, auth::first_run, web::assets};

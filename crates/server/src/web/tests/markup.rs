@@ -132,7 +132,7 @@ async fn the_ways_out_are_the_domains() {
     condition::set(&mut status.conditions.volume_ready, true, "Found", "", Timestamp::UNIX_EPOCH);
     let key =
         codehub_domain::ArchiveKey::of(workspace.id, codehub_domain::OpId::from_uuid(uuid::Uuid::now_v7()));
-    let archive = codehub_adapters::archive::ListedArchive {
+    let archive = codehub_runtime::archives::ListedArchive {
         key,
         size: 1,
         modified_at: Timestamp::UNIX_EPOCH,
@@ -175,7 +175,7 @@ async fn all_pages(app: &TestApp) -> Vec<(String, String)> {
         .await;
     let token = codehub_domain::TokenId::from_uuid(uuid::Uuid::now_v7());
     app.app.store().token_create(token, me, HOSTILE, &[7; 32], None).await.unwrap();
-    app.app.store().setting_put(crate::coordinator::gc::BRAKE_SETTING, HOSTILE).await.unwrap();
+    app.app.store().setting_put(codehub_coordinator::gc::BRAKE_SETTING, HOSTILE).await.unwrap();
     let (other, _) = app.person("other", Role::User).await;
     let mut pages = vec!["/login?next=/x".to_owned(), "/nothing".into(), "/setup?token=x".into()];
     for path in [

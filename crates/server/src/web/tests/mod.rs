@@ -12,27 +12,24 @@ use ::http::{
     header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE},
 };
 use axum::{Router, body::Body, extract::ConnectInfo};
-use codehub_adapters::{
-    archive::{ObjectArchives, Progress, VolumeArchives},
-    bus::MemoryBus,
-    fake::{FakeBackends, Faults, Gate, World},
-    store::{Created, NewWorkspace, Saved, SqliteStore},
-    volumes::{Volumes, directory::DirectoryVolumes},
-};
+use codehub_archive::{ObjectArchives, Progress};
 use codehub_domain::{
     ArchiveKey, Desired, Generation, OpId, Status, UserId, VolumeKey, Workspace, WorkspaceId, event::Actor,
     limits::Limits, user::Role,
 };
+use codehub_runtime::{
+    archives::VolumeArchives,
+    fake::{FakeBackends, Faults, Gate, World},
+    volumes::{Volumes, directory::DirectoryVolumes},
+};
+use codehub_store::{Created, NewWorkspace, Saved, SqliteStore, bus::MemoryBus};
 use http_body_util::BodyExt as _;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-use crate::{
-    app::{App, Backends},
-    auth::login,
-    config::Config,
-};
+use crate::{app::App, auth::login, config::Config};
+use codehub_coordinator::Backends;
 
 const OURS: &str = "http://127.0.0.1:8080";
 

@@ -1,0 +1,67 @@
+//! Homes at rest: packing a directory into one object of an object store, and getting it back. Knows
+//! bytes, names and stores; nothing of workspaces, databases or people.
+//!
+//! A home is archived as a pax tar stream in zstd frames with a list of its
+//! files (format 2; format 1 was one frame and no list, and is still read),
+//! and a small meta object beside it is written last and makes it count. Nothing
+//! outside this crate knows that: callers see [`ObjectArchives`] with its
+//! [`ArchiveMeta`], [`Progress`] and [`ArchiveError`].
+//!
+//! ```text
+//! walk → gather → pack ─→ zstd, sha256 ─→ parts ─→ store      (pack.rs, object.rs)
+//! store ─→ ranges ─→ sha256, zstd ─→ entries → beneath        (source.rs, unpack.rs)
+//! ```
+//!
+//! The middle is plain blocking code on its own threads; the store is async;
+//! bounded channels join them, so memory stays flat whatever a home holds.
+
+mod attrs;
+mod beneath;
+mod browse;
+mod crew;
+mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod flaky_link;
+mod frames;
+mod gather;
+mod hash;
+mod header;
+mod local;
+mod local_write;
+mod manifest;
+mod meta;
+mod object;
+mod pack;
+mod pair;
+mod pax;
+mod progress;
+mod reader;
+mod s3;
+mod s3_http;
+mod s3_resume;
+mod s3_uploads;
+mod said;
+mod source;
+mod sparse;
+mod transfer;
+mod unpack;
+mod walk;
+
+pub use browse::{FilePage, FileStream};
+pub use error::ArchiveError;
+pub use frames::PackOptions;
+pub use hash::hex;
+pub use local::MARKER as ARCHIVES_MARKER;
+pub use manifest::{ArchivedFile, FileKind};
+pub use meta::ArchiveMeta;
+pub use object::{ListedObject, ObjectArchives, Verify};
+pub use pack::estimate_home;
+pub use pack::{PackSummary, pack};
+pub use progress::Progress;
+pub use s3::S3Config;
+#[doc(hidden)]
+pub use unpack::fuzz_reader;
+pub use unpack::{Limits, UnpackSummary, unpack};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Removes what nothing refers to. Lists first, reads the references after, lets the domain decide,
+//! and claims every single thing in the store before it deletes it: a claim is refused to a leader that
+//! was replaced, and where a workspace came to need the thing meanwhile; and what is claimed nobody can
+//! go back to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codehub_domain::{
+    Epoch, VolumeKey,
+    gc::{self, GcPlan, Item},
+};
+use codehub_runtime::volumes::Scope;
+use codehub_store::GcClaim;
+
+use super::{Context, Ended};
+
+/// Set by the collector when it braked, for doctor and dashboard.
+pub const BRAKE_SETTING: &str = "gc_brake";
+/// Set by an admin: the next cycle may pass the brake.
+pub const APPROVAL_SETTING: &str = "gc_approved";
+
+pub async fn run(context: Context, epoch: Epoch) -> Ended {
+    loop {
+        match cycle(&context, epoch).await {
+            Ok(true) => {}
+            Ok(false) => return Ended::Fenced,
+            Err(error) => {
+                metrics::counter!("codehub_component_errors_total", "component" => "gc").increment(1);
+                tracing::warn!(%error, "the garbage collector did not finish a cycle");
+            }
+        }
+        tokio::time::sleep(context.settings.gc_interval).await;
+    }
+}
+
+/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
+pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
+    let backends = &context.backends;
+    let store = &backends.store;
+    let archives = backends.archives.list().await?;
+    let volumes = backends.volumes.list(Scope::All).await?;
+    let in_use = backends.instances.list().await?.into_iter().map(|listed| listed.workspace).collect();
+    // References are read after the listings: what was listed had its reference by then.
+    let rows = store.gc_rows().await?;
+    let seen_before = store.gc_sightings().await?;
+    let approved = store.setting_get(APPROVAL_SETTING).await?.is_some();
+
+    let volume_of: BTreeMap<Item, VolumeKey> = volumes
+        .into_iter()
+        .map(|key| (Item::Volume { workspace: key.workspace, generation: key.generation }, key))
+        .collect();
+    let listed: BTreeSet<Item> =
+        archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
+    let now = store.now().await?;
+    let plan = gc::plan(&listed, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
+    if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
+        return Ok(false);
+    }
+    note_brake(context, &plan, approved).await?;
+    let mut failed = 0_usize;
+    for item in &plan.delete {
+        match store.gc_claim(epoch, *item).await? {
+            GcClaim::Claimed => {}
+            // Somebody went back to it since the references were read.
+            GcClaim::InUse => continue,
+            GcClaim::Fenced => return Ok(false),
+        }
+        // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
+        match delete(context, item, volume_of.get(item)).await {
+            Ok(()) => {
+                metrics::counter!("codehub_gc_deleted_total").increment(1);
+                tracing::info!(%item, "deleted what nothing refers to");
+            }
+            Err(error) => {
+                failed += 1;
+                tracing::warn!(%item, %error, "could not be deleted");
+            }
+        }
+    }
+    backends.archives.sweep().await?;
+    store.sessions_sweep().await?;
+    anyhow::ensure!(failed == 0, "{failed} of {} could not be deleted", plan.delete.len());
+    Ok(true)
+}
+
+async fn delete(context: &Context, item: &Item, volume: Option<&VolumeKey>) -> anyhow::Result<()> {
+    let backends = &context.backends;
+    match (item, volume) {
+        (Item::Archive(key), _) => backends.archives.delete(key).await?,
+        (Item::Volume { workspace, .. }, Some(key)) => {
+            if backends.instances.status(*workspace).await?.is_none() {
+                backends.volumes.delete(key).await?;
+            }
+        }
+        (Item::Volume { .. }, None) => {}
+    }
+    Ok(())
+}
+
+async fn note_brake(context: &Context, plan: &GcPlan, approved: bool) -> anyhow::Result<()> {
+    let store = &context.backends.store;
+    if let Some(brake) = plan.braked {
+        tracing::error!(
+            would_delete = %brake,
+            "the garbage collector would delete too much and deletes nothing; if the database is the \
+             right one, an admin can let it pass with `codehub admin gc approve`"
+        );
+        metrics::gauge!("codehub_gc_braked").set(1.0);
+        store.setting_put(BRAKE_SETTING, &brake.to_string()).await?;
+    } else {
+        metrics::gauge!("codehub_gc_braked").set(0.0);
+        store.setting_delete(BRAKE_SETTING).await?;
+        if approved {
+            store.setting_delete(APPROVAL_SETTING).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The coordinator: one leader among any number of identical processes keeps what exists in line
+//! with what people want. Knows the ports and the rules; no HTTP, no pages, no configuration file.
+//!
+//! | component | cadence | job |
+//! |---|---|---|
+//! | [`events`] | real time | changes in the database → bus |
+//! | [`controller`] | 15 s idle, 1 s active, at once on wake | observe → judge → plan → execute → save |
+//! | [`ttl`] | 60 s, or when the next TTL runs out | activity → database, expiry → desired state |
+//! | [`gc`] | 4 h | archives and volumes nothing refers to |
+//!
+//! The components live inside the term of one leader: losing the lease ends them, with everything
+//! they had under way. Each has its own loop and its own error boundary ([`health`]), so none stops
+//! another: not by an error, and not by a panic.
+
+pub mod chance;
+pub mod controller;
+pub mod events;
+pub mod gc;
+pub mod health;
+pub mod leader;
+pub mod ttl;
+
+use std::{sync::Arc, time::Duration};
+
+use codehub_domain::{
+    Epoch, Truth, Workspace,
+    decide::{self, Decision, Inputs},
+    gc::GcPolicy,
+    retry::Policy,
+    ttl::TtlPolicy,
+};
+use codehub_runtime::{Instances, archives::Archives, volumes::Volumes};
+use codehub_store::{Store, bus::Bus};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use chance::Chance;
+use health::{Component, Health, keep_going};
+use leader::Leadership;
+
+/// What the coordinator must know of the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub idle_interval: Duration,
+    pub active_interval: Duration,
+    pub active_duration: Duration,
+    pub ttl_interval: Duration,
+    pub gc_interval: Duration,
+    /// Starts and stops at once.
+    pub instance_concurrency: usize,
+    /// Archives and restores at once.
+    pub storage_concurrency: usize,
+    /// How long one look at a dependency may take before it counts as "could not see".
+    pub look_timeout: Duration,
+    pub retry: Policy,
+    pub ttl: TtlPolicy,
+    pub gc: GcPolicy,
+    /// Where people reach workspaces, without a trailing slash.
+    pub public_base_url: String,
+}
+
+/// The ports, as configured.
+#[derive(Clone)]
+pub struct Backends {
+    pub store: Arc<dyn Store>,
+    pub bus: Arc<dyn Bus>,
+    pub instances: Arc<dyn Instances>,
+    pub volumes: Arc<dyn Volumes>,
+    pub archives: Arc<dyn Archives>,
+}
+
+/// Everything a component works with.
+#[derive(Clone)]
+pub struct Context {
+    pub backends: Backends,
+    pub settings: Arc<Settings>,
+    pub chance: Arc<dyn Chance>,
+    /// The epoch this process leads with, while it does.
+    pub leading: watch::Sender<Option<Epoch>>,
+    /// How the components do meanwhile.
+    pub health: Health,
+    /// The rules: [`decide::decide`], except where the simulation shows that it notices wrong ones.
+    pub decide: fn(&Inputs<'_>) -> Decision,
+}
+
+impl Context {
+    pub fn new(backends: Backends, settings: Settings) -> Self {
+        Self {
+            backends,
+            settings: Arc::new(settings),
+            chance: Arc::new(chance::Random),
+            leading: watch::Sender::new(None),
+            health: Health::default(),
+            decide: decide::decide,
+        }
+    }
+}
+
+impl Context {
+    /// Where the home of this workspace is, if that is a backend this deployment does not use (any
+    /// more). Such a home is left alone: not seeing it here proves nothing.
+    pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
+        let at = workspace.status.storage_backend.as_str();
+        let foreign = !at.is_empty() && at != self.backends.volumes.kind();
+        (foreign && workspace.status.home.truth == Truth::Volume).then_some(at)
+    }
+
+    fn lead(&self, epoch: Option<Epoch>) {
+        self.health.forget();
+        self.leading.send_replace(epoch);
+        metrics::gauge!("codehub_leader").set(if epoch.is_some() { 1.0 } else { 0.0 });
+    }
+}
+
+/// Leads whenever it can, until `shutdown`.
+pub async fn run(context: Context, leadership: Leadership, shutdown: CancellationToken) {
+    let _ = shutdown
+        .run_until_cancelled(async {
+            loop {
+                let term = leadership.acquire(&context).await;
+                tracing::info!(epoch = %term.epoch, "this process leads");
+                context.lead(Some(term.epoch));
+                let epoch = term.epoch;
+                let why = serve_term(&context, term).await;
+                context.lead(None);
+                tracing::warn!(%epoch, why, "leadership is over");
+            }
+        })
+        .await;
+    context.lead(None);
+}
+
+/// Runs the components until leadership is lost. Dropping the set ends them all.
+async fn serve_term(context: &Context, term: leader::Term) -> &'static str {
+    let epoch = term.epoch;
+    let mut components = JoinSet::new();
+    components.spawn(kept(Component::Events, context.clone(), events::run));
+    components
+        .spawn(kept(Component::Controller, context.clone(), move |context| controller::run(context, epoch)));
+    components.spawn(kept(Component::Ttl, context.clone(), move |context| ttl::run(context, epoch)));
+    components.spawn(kept(Component::Gc, context.clone(), move |context| gc::run(context, epoch)));
+    // The lease is in its hands: should it panic, nobody holds it, and the term is over.
+    components.spawn(leader::hold(context.clone(), term));
+    match components.join_next().await {
+        Some(Ok(Ended::Fenced)) => "another process leads",
+        Some(Ok(Ended::Lost)) => "the session that held the lead was lost",
+        Some(Ok(Ended::StoreClosed)) => "the store was closed",
+        Some(Err(_)) | None => "nobody holds it",
+    }
+}
+
+/// A component of the term.
+fn kept<F: Future<Output = Ended>>(
+    component: Component,
+    context: Context,
+    run: impl Fn(Context) -> F,
+) -> impl Future<Output = Ended> {
+    keep_going(component, context.health.clone(), move || run(context.clone()))
+}
+
+/// Why a component ended. None of them ends without a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// A newer epoch exists: whatever this process was doing is somebody else's now.
+    Fenced,
+    /// Nobody can tell whether this process still leads: then it does not.
+    Lost,
+    StoreClosed,
+}

@@ -1,0 +1,282 @@
+//! Who is asking, and may they: session cookie or bearer token, remembered for seconds and forgotten
+//! at once when the store says that somebody's access changed.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use codehub_domain::UserId;
+use http::{HeaderMap, header};
+use sha2::{Digest, Sha256};
+
+use super::{
+    cookies,
+    error::ProxyError,
+    gate::{Caller, Credential, Gate, View},
+};
+use crate::credential::{TOKEN_PREFIX, runs_out};
+
+/// How long an answer is believed without news.
+const FRESH_FOR: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// More than this many people and tokens within [`FRESH_FOR`] only cost look-ups.
+const CAPACITY: usize = 16 * 1024;
+
+/// Secrets are not kept, only what they hash to.
+type Key = [u8; 32];
+
+#[derive(Clone, Copy)]
+struct Known {
+    /// `None`: this credential is not ours.
+    caller: Option<Caller>,
+    until: Instant,
+}
+
+/// Remembers who a credential belongs to.
+pub struct Callers {
+    gate: Arc<dyn Gate>,
+    known: RwLock<HashMap<Key, Known>>,
+    /// Grows whenever something is forgotten: an answer asked for before that is not remembered.
+    forgotten: AtomicU64,
+}
+
+/// What let somebody in, kept by a connection that outlives its request.
+pub struct Pass {
+    user: UserId,
+    by_cookie: bool,
+    secret: Box<[u8]>,
+    /// Since when this is known, and until when it is.
+    since: Instant,
+    until: Option<Instant>,
+}
+
+impl Pass {
+    /// The credential that identified this caller, out of the headers it came in.
+    pub fn of(headers: &HeaderMap, identified: Identified) -> Option<Self> {
+        let Caller { user, by_cookie, until } = identified.caller;
+        let secret = match cookies::session(headers) {
+            cookies::Session::One(secret) if by_cookie => secret,
+            _ => bearer(headers).filter(|_| !by_cookie)?,
+        };
+        Some(Self { user, by_cookie, secret: secret.into(), since: Instant::now(), until })
+    }
+
+    /// Resolves when it is time to ask for it again: when it runs out. A session is prolonged by being used, and
+    /// work on the connection is use of it, so where there was some, shortly before.
+    pub async fn runs_out(&self, last_work: impl Fn() -> Option<Duration>) {
+        if let Some(until) = self.until.filter(|_| self.by_cookie) {
+            tokio::time::sleep_until((self.since + (until - self.since) * 9 / 10).into()).await;
+            if last_work().is_some_and(|ago| ago < self.since.elapsed()) {
+                return;
+            }
+        }
+        runs_out(self.until).await;
+    }
+
+    fn credential(&self) -> Credential<'_> {
+        if self.by_cookie { Credential::Session(&self.secret) } else { Credential::Bearer(&self.secret) }
+    }
+}
+
+/// The outcome of [`Callers::identify`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identified {
+    pub caller: Caller,
+    /// The `Authorization` header holds a token of ours, and must not reach the workspace.
+    pub our_authorization: bool,
+}
+
+/// An [`Identified`] that nobody had to be asked about, and for how long that holds.
+pub(super) struct Recognized {
+    pub identified: Identified,
+    until: Instant,
+    forgotten: u64,
+}
+
+impl Identified {
+    fn new(caller: Caller, bearer: Option<&[u8]>) -> Self {
+        // One of ours that is not valid (any more) is not the workspace's to see either.
+        let ours = |token: &[u8]| token.starts_with(TOKEN_PREFIX.as_bytes());
+        Self { caller, our_authorization: !caller.by_cookie || bearer.is_some_and(ours) }
+    }
+}
+
+impl Callers {
+    pub fn new(gate: Arc<dyn Gate>) -> Self {
+        Self { gate, known: RwLock::default(), forgotten: AtomicU64::new(0) }
+    }
+
+    /// Who sent these headers. A token is explicit, so it wins over a cookie; a token that is not
+    /// ours belongs to the workspace's own program, and the cookie decides.
+    ///
+    /// # Errors
+    /// Nobody valid, two sessions at once, or the store does not answer.
+    pub async fn identify(&self, headers: &HeaderMap) -> Result<Identified, ProxyError> {
+        let bearer = bearer(headers);
+        for credential in in_order(bearer, cookies::session(headers))? {
+            if let Some(caller) = self.ask(credential).await? {
+                return Ok(Identified::new(caller, bearer));
+            }
+        }
+        Err(ProxyError::SignIn)
+    }
+
+    /// The same without asking anybody. `None` where that does not suffice.
+    pub(super) fn recognize(
+        &self,
+        bearer: Option<&[u8]>,
+        session: cookies::Session<'_>,
+    ) -> Option<Recognized> {
+        // Before what it guards.
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        let mut until = None::<Instant>;
+        for credential in in_order(bearer, session).ok()? {
+            let known = self.known(&key(credential))?;
+            let until = *until.insert(until.map_or(known.until, |until| until.min(known.until)));
+            if let Some(caller) = known.caller {
+                return Some(Recognized { identified: Identified::new(caller, bearer), until, forgotten });
+            }
+        }
+        None
+    }
+
+    /// Whether this would be found out again.
+    pub(super) fn still_recognizes(&self, recognized: &Recognized, now: Instant) -> bool {
+        now < recognized.until && self.forgotten.load(Ordering::Acquire) == recognized.forgotten
+    }
+
+    /// Whether this still lets the same user in, and how long. Asks until there is an answer.
+    pub async fn still_valid(&self, pass: &mut Pass) -> bool {
+        loop {
+            match self.ask(pass.credential()).await {
+                Ok(Some(caller)) if caller.user == pass.user => {
+                    (pass.since, pass.until) = (Instant::now(), caller.until);
+                    return true;
+                }
+                Ok(_) => return false,
+                Err(_) => tokio::time::sleep(RETRY_AFTER).await,
+            }
+        }
+    }
+
+    fn known(&self, key: &Key) -> Option<Known> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|known| Instant::now() < known.until).copied()
+    }
+
+    async fn ask(&self, credential: Credential<'_>) -> Result<Option<Caller>, ProxyError> {
+        let key = key(credential);
+        if let Some(known) = self.known(&key) {
+            return Ok(known.caller);
+        }
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        let caller =
+            self.gate.identify(credential).await.map_err(|error| ProxyError::Store(error.to_string()))?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if self.forgotten.load(Ordering::Acquire) == forgotten {
+            if known.len() >= CAPACITY {
+                known.clear();
+            }
+            let fresh = Instant::now() + FRESH_FOR;
+            let until = caller.and_then(|caller| caller.until).map_or(fresh, |until| until.min(fresh));
+            known.insert(key, Known { caller, until });
+        }
+        Ok(caller)
+    }
+
+    /// This user's access changed.
+    pub fn forget(&self, user: UserId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+        known.retain(|_, known| known.caller.is_none_or(|caller| caller.user != user));
+    }
+
+    pub fn forget_all(&self) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+        known.clear();
+    }
+
+    pub fn forget_expired(&self) {
+        let now = Instant::now();
+        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| now < known.until);
+    }
+}
+
+fn key(credential: Credential<'_>) -> Key {
+    let (kind, secret) = match credential {
+        Credential::Session(secret) => (b"s", secret),
+        Credential::Bearer(secret) => (b"b", secret),
+    };
+    Sha256::new().chain_update(kind).chain_update(secret).finalize().into()
+}
+
+/// The credentials of a request, in the order in which they speak for it.
+fn in_order<'a>(
+    bearer: Option<&'a [u8]>,
+    session: cookies::Session<'a>,
+) -> Result<impl Iterator<Item = Credential<'a>>, ProxyError> {
+    let session = match session {
+        cookies::Session::None => None,
+        cookies::Session::One(secret) => Some(secret),
+        cookies::Session::Several => return Err(ProxyError::TwoSessions),
+    };
+    Ok(bearer.map(Credential::Bearer).into_iter().chain(session.map(Credential::Session)))
+}
+
+/// What follows `Bearer` in the only `Authorization` header.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (all.next(), all.next()) else { return None };
+    bearer_in(value.as_bytes())
+}
+
+/// What follows `Bearer` in the value of an `Authorization` header.
+pub(super) fn bearer_in(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// Owner only, admins included; then: does it exist.
+///
+/// # Errors
+/// Somebody else's, or deleted.
+pub fn owner_only(view: &View, caller: Caller) -> Result<(), ProxyError> {
+    if view.owner != caller.user {
+        return Err(ProxyError::NotYours);
+    }
+    if view.deleted {
+        return Err(ProxyError::NotFound);
+    }
+    Ok(())
+}
+
+/// A browser attaches the cookie to a WebSocket whoever opens it, so the page must be ours.
+///
+/// # Errors
+/// The origin is missing or foreign, and only a cookie spoke for the caller.
+pub fn same_origin(
+    headers: &HeaderMap,
+    caller: Caller,
+    host: Option<&str>,
+    public_authority: &str,
+) -> Result<(), ProxyError> {
+    if !caller.by_cookie {
+        return Ok(());
+    }
+    let mut all = headers.get_all(header::ORIGIN).iter();
+    let (Some(origin), None) = (all.next(), all.next()) else { return Err(ProxyError::ForeignOrigin) };
+    let authority = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")))
+        .ok_or(ProxyError::ForeignOrigin)?;
+    let ours = host.is_some_and(|host| host.eq_ignore_ascii_case(authority))
+        || public_authority.eq_ignore_ascii_case(authority);
+    if ours { Ok(()) } else { Err(ProxyError::ForeignOrigin) }
+}

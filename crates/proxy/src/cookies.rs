@@ -1,0 +1,149 @@
+//! Cookies in both directions: ours never reach the workspace, the workspace's never leave its path.
+
+use http::{HeaderMap, HeaderValue, Version, header};
+
+use crate::credential::SESSION_COOKIE;
+
+/// How many session cookies a request has. Two could mean that somebody planted one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Session<'a> {
+    None,
+    One(&'a [u8]),
+    Several,
+}
+
+/// The name and value of one `name=value` part, without the white space around them.
+fn split(part: &[u8]) -> (&[u8], &[u8]) {
+    match part.iter().position(|&b| b == b'=') {
+        Some(at) => (part[..at].trim_ascii(), part[at + 1..].trim_ascii()),
+        None => (&[], part.trim_ascii()),
+    }
+}
+
+fn is_session(part: &[u8]) -> bool {
+    split(part).0 == SESSION_COOKIE.as_bytes()
+}
+
+fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b';')
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes)
+}
+
+/// Our session cookie among all cookies of all `Cookie` headers.
+pub(super) fn session(headers: &HeaderMap) -> Session<'_> {
+    session_in(cookies(headers))
+}
+
+/// The same, from the values of all `Cookie` headers.
+pub(super) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<'a> {
+    let mut found = Session::None;
+    for part in values.flat_map(parts).filter(|part| is_session(part)) {
+        found = match found {
+            Session::None => Session::One(split(part).1),
+            Session::One(_) | Session::Several => return Session::Several,
+        };
+    }
+    found
+}
+
+/// Removes every copy of our session cookie; everything else stays byte for byte as sent. HTTP/2
+/// clients may split cookies into several headers, which HTTP/1.1 forbids: those are joined.
+pub(super) fn remove_session(headers: &mut HeaderMap, version: Version) {
+    let join = version == Version::HTTP_2 && headers.get_all(header::COOKIE).iter().nth(1).is_some();
+    let ours = cookies(headers).flat_map(parts).any(is_session);
+    if !join && !ours {
+        return;
+    }
+    let kept: Vec<Vec<u8>> = cookies(headers)
+        .map(|value| if parts(value).any(is_session) { without_session(value) } else { value.into() })
+        .filter(|value| !value.trim_ascii().is_empty())
+        .collect();
+    headers.remove(header::COOKIE);
+    let values = if join { vec![kept.join(&b"; "[..])] } else { kept };
+    for value in values {
+        // A piece of a valid header value is one.
+        if let Ok(value) = HeaderValue::from_bytes(&value)
+            && !value.is_empty()
+        {
+            headers.append(header::COOKIE, value);
+        }
+    }
+}
+
+/// What is left of the value of a `Cookie` header that has our session in it.
+pub(super) fn without_session(value: &[u8]) -> Vec<u8> {
+    let first_goes = parts(value).next().is_some_and(is_session);
+    let kept: Vec<&[u8]> = parts(value).filter(|part| !is_session(part)).collect();
+    let joined = kept.join(&b';');
+    if first_goes { joined.trim_ascii_start().to_vec() } else { joined }
+}
+
+/// Tells the browser to forget session cookies that were set below a workspace's path. Ours is set
+/// for the whole origin and stays.
+pub(super) fn remove_planted_session(headers: &mut HeaderMap, base_path: &str) {
+    for path in [base_path, base_path.trim_end_matches('/')] {
+        if let Ok(value) = HeaderValue::try_from(format!("{SESSION_COOKIE}=; Path={path}; Max-Age=0")) {
+            headers.append(header::SET_COOKIE, value);
+        }
+    }
+}
+
+/// Confines what the workspace sets to its own path. A cookie that could be taken for ours, or that
+/// cannot be confined, is dropped.
+pub(super) fn confine(headers: &mut HeaderMap, base_path: &str) {
+    if !headers.contains_key(header::SET_COOKIE) {
+        return;
+    }
+    let confined: Vec<HeaderValue> = headers
+        .get_all(header::SET_COOKIE)
+        .iter()
+        .filter_map(|value| HeaderValue::from_bytes(&confine_one(value.as_bytes(), base_path)?).ok())
+        .collect();
+    headers.remove(header::SET_COOKIE);
+    for value in confined {
+        headers.append(header::SET_COOKIE, value);
+    }
+}
+
+fn confine_one(cookie: &[u8], base_path: &str) -> Option<Vec<u8>> {
+    let mut attributes = cookie.split(|&b| b == b';');
+    let pair = attributes.next()?;
+    let (name, _) = split(pair);
+    // A cookie without a name is sent as its bare value, which could read `session=…`.
+    if name.is_empty()
+        || name.eq_ignore_ascii_case(SESSION_COOKIE.as_bytes())
+        || has_prefix(name, b"__host-")
+        || has_prefix(name, b"__http-")
+        || has_prefix(name, b"__host-http-")
+    {
+        return None;
+    }
+    let mut out = pair.to_vec();
+    let mut path = base_path.as_bytes();
+    for attribute in attributes {
+        let (name, value) = match attribute.iter().position(|&b| b == b'=') {
+            Some(_) => split(attribute),
+            None => (attribute.trim_ascii(), &[][..]),
+        };
+        if name.eq_ignore_ascii_case(b"domain") {
+            continue;
+        }
+        if name.eq_ignore_ascii_case(b"path") {
+            // The last one counts, as in browsers.
+            path = if value.starts_with(base_path.as_bytes()) { value } else { base_path.as_bytes() };
+            continue;
+        }
+        out.push(b';');
+        out.extend_from_slice(attribute);
+    }
+    out.extend_from_slice(b"; Path=");
+    out.extend_from_slice(path);
+    Some(out)
+}
+
+fn has_prefix(name: &[u8], prefix: &[u8]) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}

@@ -1,0 +1,133 @@
+//! The narrow seam between the proxy and the rest: who is asking, what is known of a workspace, where
+//! it listens, and the wish to wake it. Everything the proxy caches comes from here, so that a test
+//! replaces the whole server with a few lines.
+
+use std::time::Instant;
+
+use async_trait::async_trait;
+use codehub_domain::{
+    ArchiveKey, Desired, Failure, Operation, Phase, Progress, Timestamp, UserId, Workspace, WorkspaceId,
+    activity::ActivityMode, change::Change, limits::LimitHit,
+};
+use codehub_upstream::Upstream;
+use tokio::sync::broadcast;
+
+/// What a request brought to prove who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential<'a> {
+    /// The value of the session cookie.
+    Session(&'a [u8]),
+    /// What follows `Bearer `.
+    Bearer(&'a [u8]),
+}
+
+/// Somebody who proved who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    pub user: UserId,
+    /// By something browsers send by themselves: then the origin of a WebSocket matters.
+    pub by_cookie: bool,
+    /// When the credential runs out, unless it is prolonged.
+    pub until: Option<Instant>,
+}
+
+/// How the web program of a workspace wants to be proxied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProxyIde {
+    /// Whether `/w/{id}` is removed before it gets the path.
+    pub strip_prefix: bool,
+    /// Withhold WebSocket compression, because the rules that tell work from idle chatter need to see
+    /// message types.
+    pub plain_websockets: bool,
+}
+
+impl Default for ProxyIde {
+    fn default() -> Self {
+        Self { strip_prefix: true, plain_websockets: false }
+    }
+}
+
+/// What the proxy needs to know of a workspace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    pub id: WorkspaceId,
+    pub owner: UserId,
+    pub name: String,
+    pub phase: Phase,
+    pub operation: Operation,
+    pub desired: Desired,
+    pub deleted: bool,
+    pub error: Option<Failure>,
+    pub archive_key: Option<ArchiveKey>,
+    pub progress: Option<Progress>,
+    pub ide: ProxyIde,
+    /// The workspace's own; `None` is the deployment's.
+    pub activity_mode: Option<ActivityMode>,
+}
+
+impl View {
+    pub fn new(workspace: &Workspace, ide: ProxyIde) -> Self {
+        let status = &workspace.status;
+        Self {
+            id: workspace.id,
+            owner: workspace.owner,
+            name: workspace.name.clone(),
+            phase: status.phase,
+            operation: status.operation,
+            desired: workspace.desired,
+            deleted: workspace.deleted_at.is_some(),
+            error: status.error.clone(),
+            archive_key: status.archive_key,
+            progress: status.progress,
+            ide,
+            activity_mode: workspace.activity_mode,
+        }
+    }
+
+    /// Nothing can be reached in it any more, or is about to be unreachable.
+    pub fn stopping(&self) -> bool {
+        self.deleted
+            || self.phase != Phase::Running
+            || matches!(self.operation, Operation::Stopping | Operation::Deleting)
+    }
+}
+
+/// What became of the wish to wake a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Woken {
+    /// It is wanted, and somebody is looking after it.
+    Asked,
+    /// Something is under way; the wish was not taken. Ask again when that has ended.
+    Busy,
+    NeedsRecovery,
+    NotFound,
+    Limit(LimitHit),
+}
+
+/// Size and time of an archive, for the page that offers to restore it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchiveFacts {
+    pub size_bytes: u64,
+    pub created_at: Timestamp,
+}
+
+/// The rest of the server does not answer; try again.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct GateError(pub String);
+
+#[async_trait]
+pub trait Gate: Send + Sync + 'static {
+    /// `None`: not ours, or not valid any more.
+    async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError>;
+    /// `None`: never existed.
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError>;
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
+    async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
+    /// Something is not as the database says: the controller should look.
+    async fn look(&self, id: WorkspaceId);
+    /// `None` where it is not known; never worth failing a page for.
+    async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts>;
+    /// What the store announces from now on; a reader that falls behind is told so.
+    fn changes(&self) -> broadcast::Receiver<Change>;
+}

@@ -1,0 +1,242 @@
+//! The proxy's own pages: loading, restore needed, not started, broken, limit, unreachable.
+//!
+//! Each is one self-contained document with the right status, readable without JavaScript (a
+//! `Refresh` header reloads what waits), and with a policy that allows nothing but its own style and
+//! script, by a nonce. Buttons are plain forms to the dashboard.
+
+use codehub_domain::{
+    ErrorReason, WorkspaceId,
+    limits::{LimitHit, LimitScope},
+};
+use http::{HeaderValue, Response, StatusCode, header};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{
+    body::ProxyBody,
+    error::{ProxyError, Side},
+    gate::{ArchiveFacts, View},
+    resolve::{Closed, Waiting},
+    route::base_path,
+    text::{Look, Words},
+};
+use crate::appearance::{bytes, logo};
+
+/// How soon a page that waits is loaded again without JavaScript. Every load is held for a while, so
+/// this is not a poll.
+const REFRESH_SECONDS: &str = "3";
+/// When a program should try again.
+pub(super) const RETRY_AFTER_SECONDS: &str = "3";
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// A page before it is sent.
+struct Page<'a> {
+    look: Look,
+    status: StatusCode,
+    title: &'a str,
+    /// Shown above the title: the workspace's name.
+    name: Option<&'a str>,
+    content: Markup,
+    waits: Waits,
+}
+
+/// How a page finds out that there is something newer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    No,
+    /// It is loaded again after a while.
+    Reloads,
+    /// The same, and at once when this workspace's events say so. Not for a workspace that is said to
+    /// run but does not answer: the first event would reload the page without end.
+    Follows(WorkspaceId),
+}
+
+impl Waits {
+    fn follows(self) -> Option<WorkspaceId> {
+        match self {
+            Self::Follows(id) => Some(id),
+            Self::No | Self::Reloads => None,
+        }
+    }
+}
+
+impl Page<'_> {
+    fn respond(self) -> Response<ProxyBody> {
+        let nonce = format!("{:032x}", rand::random::<u128>());
+        let body = self.render(&nonce).into_string();
+        let policy = format!(
+            "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
+             form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        );
+        let mut response = Response::new(ProxyBody::Full(body.into()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(self.look.lang.code()));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Language, Cookie"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        // Forms must say where they come from, or the dashboard refuses them.
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+        if let Ok(policy) = HeaderValue::try_from(policy) {
+            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        if self.waits != Waits::No {
+            headers.insert(header::REFRESH, HeaderValue::from_static(REFRESH_SECONDS));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+
+    fn render(&self, nonce: &str) -> Markup {
+        html! {
+            (DOCTYPE)
+            html lang=(self.look.lang.code()) data-theme=[self.look.theme.forced()] {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content=(self.look.theme.schemes());
+                    meta name="robots" content="noindex";
+                    title { (self.title) " · CodeHub" }
+                    style nonce=(nonce) { (PreEscaped(STYLE)) }
+                }
+                body data-follows=[self.waits.follows()] {
+                    main {
+                        (logo())
+                        @if let Some(name) = self.name { p.name { (name) } }
+                        @if self.waits != Waits::No { div.spinner aria-hidden="true" {} }
+                        h1 role=[self.waits.follows().map(|_| "status")] { (self.title) }
+                        (self.content)
+                        nav { a href="/" { (self.look.lang.dashboard()) } }
+                    }
+                    @if self.waits.follows().is_some() { script nonce=(nonce) { (PreEscaped(SCRIPT)) } }
+                }
+            }
+        }
+    }
+}
+
+/// A form button that posts to the dashboard and comes back here.
+fn action(id: WorkspaceId, verb: &str, back: WorkspaceId, label: &str, name: Option<&str>) -> Markup {
+    html! {
+        form method="post" action={ "/workspaces/" (id) "/" (verb) } {
+            input type="hidden" name="back" value=(base_path(back));
+            button type="submit" aria-label=[name.map(|name| format!("{label}: {name}"))] { (label) }
+        }
+    }
+}
+
+pub(super) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let Words { title, text } = lang.waiting(why);
+    let progress = view.progress.filter(|progress| progress.total > 0);
+    let content = html! {
+        p { (text) }
+        @if let Some(progress) = progress {
+            progress max=(progress.total) value=(progress.done.min(progress.total)) aria-label=(title) {}
+        }
+    };
+    let page = Page {
+        look,
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        title,
+        name: Some(&view.name),
+        content,
+        waits: Waits::Follows(view.id),
+    };
+    page.respond()
+}
+
+pub(super) fn closed(
+    look: Look,
+    why: Closed,
+    view: &View,
+    archive: Option<ArchiveFacts>,
+) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let Words { title, text } = lang.closed(why);
+    let failure = view.error.as_ref().filter(|_| why == Closed::Broken);
+    // These two need a choice that only the dashboard offers.
+    let needs_choice = failure.is_some_and(|failure| {
+        matches!(failure.reason, ErrorReason::DataLost | ErrorReason::ArchiveCorrupted)
+    });
+    let verb = if why == Closed::Broken { "recover" } else { "start" };
+    let content = html! {
+        p { (text) }
+        @if let Some(failure) = failure {
+            dl {
+                dt { (lang.reason()) } dd { code { (failure.reason) } " " (lang.meaning(failure.reason)) }
+                @if !failure.message.is_empty() { dt { (lang.details()) } dd { (failure.message) } }
+            }
+        }
+        @if let Some(archive) = archive {
+            dl {
+                dt { (lang.archived_at()) } dd { (moment(archive.created_at)) }
+                dt { (lang.size()) } dd { (bytes(archive.size_bytes)) }
+            }
+        }
+        @if needs_choice {
+            p { a.button href={ "/workspaces/" (view.id) } { (lang.button(why)) } }
+        } @else {
+            (action(view.id, verb, view.id, lang.button(why), None))
+        }
+    };
+    Page { look, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
+        .respond()
+}
+
+pub(super) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let Words { title, text } = lang.limit();
+    let content = html! {
+        @if hit.running.is_empty() {
+            p { (lang.limit_elsewhere()) }
+        } @else {
+            p {
+                (text)
+                @if let LimitScope::User { limit } = hit.scope { " (" (hit.running.len()) "/" (limit) ")" }
+            }
+            ul.running {
+                @for running in &hit.running {
+                    li {
+                        a href=(base_path(running.id)) { (running.name) }
+                        (action(running.id, "stop", view.id, lang.stop(), Some(&running.name)))
+                    }
+                }
+            }
+        }
+        p { a.button href=(base_path(view.id)) { (lang.try_again()) } }
+    };
+    Page { look, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
+        .respond()
+}
+
+/// A page for everything else that can go wrong. `id` is known unless the path named nothing.
+pub(super) fn failed(look: Look, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let Words { title, text } = match error {
+        ProxyError::NotFound => lang.not_found(),
+        ProxyError::NotYours => lang.not_yours(),
+        _ => match error.side() {
+            Side::Client => lang.refused(),
+            Side::Upstream => lang.unavailable(),
+            Side::Ourselves => lang.our_fault(),
+        },
+    };
+    let content = html! {
+        p { (text) }
+        @if error.side() != Side::Client && let Some(id) = id {
+            p { a.button href=(base_path(id)) { (lang.try_again()) } }
+        }
+    };
+    let waits = if error.side() == Side::Client { Waits::No } else { Waits::Reloads };
+    Page { look, status: error.status(), title, name: None, content, waits }.respond()
+}
+
+fn moment(at: codehub_domain::Timestamp) -> Markup {
+    let text = at.strftime("%Y-%m-%d %H:%M UTC").to_string();
+    html! { time datetime=(at) { (text) } }
+}

@@ -1,0 +1,16 @@
+//! The proxy against real sockets: a fake gate in front, workspaces that are a few lines of raw TCP
+//! behind, and clients that write the bytes themselves where the bytes are the point.
+
+mod abuse;
+mod forward;
+mod idle;
+mod lane;
+mod mounting;
+mod pages;
+mod policy;
+mod rules;
+mod smuggling;
+mod support;
+mod unix;
+mod websocket;
+mod wire;

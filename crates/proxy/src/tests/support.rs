@@ -1,0 +1,400 @@
+//! A proxy on loopback with everything around it faked.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use codehub_domain::change::Change;
+use codehub_domain::{ArchiveKey, Desired, Operation, Phase, UserId, WorkspaceId, activity::ActivityMode};
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::broadcast,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Proxy, Settings,
+    activity::Activity,
+    framing::accepted,
+    front,
+    gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken},
+    lane,
+};
+
+pub(super) const SESSION: &str = "owner-secret";
+pub(super) const COOKIE: &str = "session=owner-secret";
+pub(super) const TOKEN: &str = "chub_owner";
+
+pub(super) fn owner() -> UserId {
+    "01890a5d-ac96-774b-bcce-b302099a8001".parse().unwrap()
+}
+
+pub(super) fn stranger() -> UserId {
+    "01890a5d-ac96-774b-bcce-b302099a8002".parse().unwrap()
+}
+
+pub(super) fn workspace() -> WorkspaceId {
+    "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap()
+}
+
+/// The rest of the server, as a few fields.
+pub(super) struct FakeGate {
+    pub(super) views: Mutex<HashMap<WorkspaceId, View>>,
+    pub(super) upstream: Mutex<Option<codehub_upstream::Upstream>>,
+    /// When all credentials run out.
+    pub(super) until: Mutex<Option<Instant>>,
+    /// By how much they are prolonged when they are used.
+    pub(super) slides: Mutex<Option<Duration>>,
+    pub(super) sessions: Mutex<HashMap<Vec<u8>, UserId>>,
+    pub(super) wakes: AtomicU32,
+    pub(super) looks: AtomicU32,
+    pub(super) reads: AtomicU32,
+    pub(super) identifications: AtomicU32,
+    pub(super) woken: Mutex<Woken>,
+    pub(super) archive: Mutex<Option<ArchiveFacts>>,
+    changes: broadcast::Sender<Change>,
+}
+
+impl FakeGate {
+    fn new() -> Arc<Self> {
+        let view = View {
+            id: workspace(),
+            owner: owner(),
+            name: "my <workspace>".into(),
+            phase: Phase::Running,
+            operation: Operation::None,
+            desired: Desired::Running,
+            deleted: false,
+            error: None,
+            archive_key: None,
+            progress: None,
+            ide: ProxyIde::default(),
+            activity_mode: None,
+        };
+        let sessions = HashMap::from([(SESSION.into(), owner()), (b"stranger-secret".to_vec(), stranger())]);
+        Arc::new(Self {
+            views: Mutex::new(HashMap::from([(workspace(), view)])),
+            upstream: Mutex::default(),
+            until: Mutex::default(),
+            slides: Mutex::default(),
+            sessions: Mutex::new(sessions),
+            wakes: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
+            identifications: AtomicU32::new(0),
+            woken: Mutex::new(Woken::Asked),
+            archive: Mutex::default(),
+            changes: broadcast::Sender::new(4096),
+        })
+    }
+
+    /// Changes the workspace and says so, as the store would.
+    pub(super) fn change(&self, edit: impl FnOnce(&mut View)) {
+        edit(self.views.lock().unwrap().get_mut(&workspace()).unwrap());
+        self.tell(Change::Updated { workspace: workspace(), owner: owner() });
+    }
+
+    fn until(&self) -> Option<Instant> {
+        *self.until.lock().unwrap()
+    }
+
+    pub(super) fn tell(&self, change: Change) {
+        let _ = self.changes.send(change);
+    }
+}
+
+#[async_trait]
+impl Gate for FakeGate {
+    async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
+        self.identifications.fetch_add(1, SeqCst);
+        if self.until().is_some_and(|until| until <= Instant::now()) {
+            return Ok(None);
+        }
+        if let Some(more) = *self.slides.lock().unwrap() {
+            *self.until.lock().unwrap() = Some(Instant::now() + more);
+        }
+        Ok(match credential {
+            Credential::Session(secret) => {
+                let user = self.sessions.lock().unwrap().get(secret).copied();
+                user.map(|user| Caller { user, by_cookie: true, until: self.until() })
+            }
+            Credential::Bearer(token) => {
+                let caller = || Caller { user: owner(), by_cookie: false, until: self.until() };
+                (token == TOKEN.as_bytes()).then(caller)
+            }
+        })
+    }
+
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError> {
+        self.reads.fetch_add(1, SeqCst);
+        Ok(self.views.lock().unwrap().get(&id).cloned())
+    }
+
+    async fn upstream(&self, _: WorkspaceId) -> Result<Option<codehub_upstream::Upstream>, GateError> {
+        Ok(self.upstream.lock().unwrap().clone())
+    }
+
+    async fn wake(&self, id: WorkspaceId, _: UserId) -> Result<Woken, GateError> {
+        self.wakes.fetch_add(1, SeqCst);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let answer = self.woken.lock().unwrap().clone();
+        if answer == Woken::Asked {
+            self.views.lock().unwrap().get_mut(&id).unwrap().desired = Desired::Running;
+            self.tell(Change::Updated { workspace: id, owner: owner() });
+        }
+        Ok(answer)
+    }
+
+    async fn look(&self, _: WorkspaceId) {
+        self.looks.fetch_add(1, SeqCst);
+    }
+
+    async fn archive(&self, _: ArchiveKey) -> Option<ArchiveFacts> {
+        *self.archive.lock().unwrap()
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+}
+
+/// A proxy that listens.
+pub(super) struct Rig {
+    pub(super) gate: Arc<FakeGate>,
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) activity: Activity,
+    pub(super) addr: SocketAddr,
+    pub(super) shutdown: CancellationToken,
+}
+
+pub(super) struct Options {
+    pub(super) hold: Duration,
+    pub(super) mode: ActivityMode,
+    pub(super) trusted: Vec<ipnet::IpNet>,
+    pub(super) rules: crate::idle::Rules,
+    /// Plain requests may go the short way.
+    pub(super) lane: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            hold: Duration::from_secs(3),
+            mode: ActivityMode::Traffic,
+            trusted: Vec::new(),
+            rules: crate::idle::Rules::default(),
+            lane: true,
+        }
+    }
+}
+
+impl Rig {
+    pub(super) async fn new() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub(super) async fn with(options: Options) -> Self {
+        let gate = FakeGate::new();
+        let activity = Activity::new(options.mode);
+        let shutdown = CancellationToken::new();
+        let settings = Settings {
+            wake_hold: options.hold,
+            public_authority: "code.example.com".into(),
+            trusted_proxies: options.trusted,
+            rules: Arc::new(options.rules),
+        };
+        let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
+        tokio::spawn(proxy.clone().run());
+        let addr = listen(proxy.clone(), options.lane, shutdown.clone()).await;
+        Self { gate, proxy, activity, addr, shutdown }
+    }
+
+    /// A rig whose workspace is this.
+    pub(super) async fn before(upstream: &Upstream) -> Self {
+        let rig = Self::new().await;
+        rig.lead_to(upstream);
+        rig
+    }
+
+    pub(super) fn lead_to(&self, upstream: &Upstream) {
+        *self.gate.upstream.lock().unwrap() = Some(upstream.addr.into());
+    }
+
+    pub(super) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.addr).await.unwrap()
+    }
+
+    /// Sends raw bytes and reads until the other side closes.
+    pub(super) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+        exchange(self.addr, bytes).await
+    }
+
+    /// A request with these header lines, on a connection of its own.
+    pub(super) async fn send(&self, method: &str, rest: &str, lines: &[&str]) -> String {
+        let mut lines: Vec<&str> = lines.to_vec();
+        lines.push("Connection: close");
+        self.raw(head(method, rest, &lines)).await
+    }
+
+    /// The same, as the signed-in owner.
+    pub(super) async fn get(&self, rest: &str, lines: &[&str]) -> String {
+        let cookie = format!("Cookie: {COOKIE}");
+        let mut lines: Vec<&str> = lines.to_vec();
+        lines.push(&cookie);
+        self.send("GET", rest, &lines).await
+    }
+
+    /// Opened in a browser by the owner.
+    pub(super) async fn navigate(&self, lines: &[&str]) -> String {
+        let mut lines: Vec<&str> = lines.to_vec();
+        lines.push("Sec-Fetch-Mode: navigate");
+        self.get("/", &lines).await
+    }
+}
+
+/// Serves a proxy on a port of its own, with the short way for plain requests or without.
+pub(super) async fn listen(proxy: Arc<Proxy>, lane: bool, shutdown: CancellationToken) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, peer)) = listener.accept().await {
+            tokio::spawn(serve(proxy.clone(), stream, peer, lane, shutdown.clone()));
+        }
+    });
+    addr
+}
+
+/// Sends raw bytes and reads until the other side closes.
+pub(super) async fn exchange(addr: SocketAddr, bytes: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    // A refusal may come, and close, before everything is sent.
+    let _ = stream.write_all(bytes.as_ref()).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn serve(
+    proxy: Arc<Proxy>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    lane: bool,
+    shutdown: CancellationToken,
+) {
+    stream.set_nodelay(true).unwrap();
+    let router = axum::Router::new().fallback(|| async { "the application" });
+    let application = front::Application::here(router);
+    let (stream, read) = if lane {
+        let handed_over = lane::serve(stream, peer, &proxy, Duration::from_secs(60), &shutdown).await;
+        let Some(handed_over) = handed_over else { return };
+        handed_over
+    } else {
+        (stream, BytesMut::new())
+    };
+    let service = service_fn(move |request| front::answer(request, peer, Some(&proxy), &application));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(64 * 1024);
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(accepted(stream, read)), service).await;
+}
+
+pub(super) fn head(method: &str, rest: &str, lines: &[&str]) -> String {
+    let mut head = format!("{method} /w/{}{rest} HTTP/1.1\r\nHost: code.example.com\r\n", workspace());
+    for line in lines {
+        head.push_str(line);
+        head.push_str("\r\n");
+    }
+    head + "\r\n"
+}
+
+/// The body of a raw answer.
+pub(super) fn body_of(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+pub(super) fn status_of(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+pub(super) fn header_of<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+    let head = answer.split("\r\n\r\n").next()?;
+    head.lines().skip(1).find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// Reads one message head from a stream, leaving what follows.
+pub(super) async fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// A workspace: every connection is given to a few lines of test.
+pub(super) struct Upstream {
+    pub(super) addr: SocketAddr,
+    pub(super) connections: Arc<AtomicU32>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Upstream {
+    pub(super) async fn new<F>(handle: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicU32::new(0));
+        let count = connections.clone();
+        let accepting = tokio::spawn(async move {
+            // Dropped with the upstream: then its connections break off too.
+            let mut handling = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, SeqCst);
+                handling.spawn(handle(stream));
+            }
+        });
+        Self { addr, connections, accepting }
+    }
+
+    /// Answers every request with its own head as the body.
+    pub(super) async fn echoing_heads() -> Self {
+        Self::answering("").await
+    }
+
+    /// The same, with more header lines in the answer.
+    pub(super) async fn answering(lines: &'static str) -> Self {
+        Self::new(move |mut stream| async move {
+            while let Some(head) = read_head(&mut stream).await {
+                let answer =
+                    format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: {}\r\n\r\n{head}", head.len());
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}

@@ -1,0 +1,222 @@
+//! The words of the proxy's pages, in English and Korean.
+
+use codehub_domain::ErrorReason;
+use http::HeaderMap;
+
+use super::resolve::{Closed, Waiting};
+use crate::appearance::{Lang, Theme};
+
+impl Lang {
+    const fn pick(self, en: &'static str, ko: &'static str) -> &'static str {
+        match self {
+            Self::En => en,
+            Self::Ko => ko,
+        }
+    }
+}
+
+/// For whom a page is drawn: language and theme.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Look {
+    pub lang: Lang,
+    pub theme: Theme,
+}
+
+impl Look {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self { lang: Lang::of(headers), theme: Theme::chosen(headers) }
+    }
+}
+
+/// A title and what it means.
+pub(super) struct Words {
+    pub title: &'static str,
+    pub text: &'static str,
+}
+
+impl Lang {
+    pub(super) const fn waiting(self, why: Waiting) -> Words {
+        let (title, text) = match why {
+            Waiting::Starting => (
+                self.pick("Starting your workspace", "워크스페이스를 시작하고 있습니다"),
+                self.pick(
+                    "It opens here by itself as soon as it is ready.",
+                    "준비되면 이 화면에서 자동으로 열립니다.",
+                ),
+            ),
+            Waiting::Restoring => (
+                self.pick("Restoring your workspace", "워크스페이스를 복원하고 있습니다"),
+                self.pick(
+                    "Your files are coming back from the archive. It opens here by itself when they are all there.",
+                    "보관된 파일을 되돌리고 있습니다. 모두 복원되면 이 화면에서 자동으로 열립니다.",
+                ),
+            ),
+            Waiting::Stopping => (
+                self.pick("Your workspace is just going to sleep", "워크스페이스가 잠드는 중입니다"),
+                self.pick(
+                    "It will be woken again as soon as that is done.",
+                    "완료되는 즉시 다시 깨웁니다.",
+                ),
+            ),
+            Waiting::Archiving => (
+                self.pick("Your workspace is being archived", "워크스페이스를 보관하고 있습니다"),
+                self.pick(
+                    "When that is done you can restore it from here.",
+                    "보관이 끝나면 이 화면에서 복원할 수 있습니다.",
+                ),
+            ),
+        };
+        Words { title, text }
+    }
+
+    pub(super) const fn closed(self, why: Closed) -> Words {
+        let (title, text) = match why {
+            Closed::NotStarted => (
+                self.pick("This workspace has not been started", "아직 시작하지 않은 워크스페이스입니다"),
+                self.pick("Start it to work in it.", "시작하면 작업할 수 있습니다."),
+            ),
+            Closed::Archived => (
+                self.pick("This workspace is archived", "보관된 워크스페이스입니다"),
+                self.pick(
+                    "Its files are kept safely. Restoring them takes a moment, then it opens here.",
+                    "파일은 안전하게 보관되어 있습니다. 복원에는 잠시 시간이 걸리며, 끝나면 이 화면에서 열립니다.",
+                ),
+            ),
+            Closed::Broken => (
+                self.pick("Something is wrong with this workspace", "워크스페이스에 문제가 생겼습니다"),
+                self.pick(
+                    "Nothing more is done to it until you decide.",
+                    "결정하실 때까지 더 이상 아무 작업도 하지 않습니다.",
+                ),
+            ),
+        };
+        Words { title, text }
+    }
+
+    pub(super) const fn button(self, why: Closed) -> &'static str {
+        match why {
+            Closed::NotStarted => self.pick("Start", "시작"),
+            Closed::Archived => self.pick("Restore and open", "복원하고 열기"),
+            Closed::Broken => self.pick("Recover", "복구"),
+        }
+    }
+
+    pub(super) const fn limit(self) -> Words {
+        Words {
+            title: self.pick("Too many workspaces are running", "실행 중인 워크스페이스가 너무 많습니다"),
+            text: self.pick(
+                "Stop one of yours, then open this one again.",
+                "실행 중인 워크스페이스를 하나 중지한 뒤 다시 여세요.",
+            ),
+        }
+    }
+
+    pub(super) const fn limit_elsewhere(self) -> &'static str {
+        self.pick(
+            "All places are taken by other people right now. Try again later.",
+            "지금은 다른 사람들이 모든 자리를 사용하고 있습니다. 나중에 다시 시도하세요.",
+        )
+    }
+
+    pub(super) const fn unavailable(self) -> Words {
+        Words {
+            title: self.pick("The workspace does not answer", "워크스페이스가 응답하지 않습니다"),
+            text: self.pick(
+                "CodeHub is looking into it. This page tries again by itself.",
+                "CodeHub가 확인하고 있습니다. 이 화면은 자동으로 다시 시도합니다.",
+            ),
+        }
+    }
+
+    pub(super) const fn our_fault(self) -> Words {
+        Words {
+            title: self.pick("CodeHub is not ready", "CodeHub가 준비되지 않았습니다"),
+            text: self.pick(
+                "Its database cannot be reached. This page tries again by itself.",
+                "데이터베이스에 연결할 수 없습니다. 이 화면은 자동으로 다시 시도합니다.",
+            ),
+        }
+    }
+
+    pub(super) const fn not_found(self) -> Words {
+        Words {
+            title: self.pick("There is no such workspace", "없는 워크스페이스입니다"),
+            text: self.pick("It may have been deleted.", "삭제되었을 수 있습니다."),
+        }
+    }
+
+    pub(super) const fn not_yours(self) -> Words {
+        Words {
+            title: self.pick("This workspace belongs to somebody else", "다른 사람의 워크스페이스입니다"),
+            text: self.pick("Only its owner can open it.", "소유자만 열 수 있습니다."),
+        }
+    }
+
+    pub(super) const fn refused(self) -> Words {
+        Words {
+            title: self.pick("This request cannot be answered", "처리할 수 없는 요청입니다"),
+            text: self.pick(
+                "The browser sent something unexpected.",
+                "브라우저가 예상하지 못한 요청을 보냈습니다.",
+            ),
+        }
+    }
+
+    pub(super) const fn stop(self) -> &'static str {
+        self.pick("Stop", "중지")
+    }
+
+    pub(super) const fn dashboard(self) -> &'static str {
+        self.pick("All workspaces", "전체 워크스페이스")
+    }
+
+    pub(super) const fn try_again(self) -> &'static str {
+        self.pick("Try again", "다시 시도")
+    }
+
+    pub(super) const fn archived_at(self) -> &'static str {
+        self.pick("Archived", "보관 시각")
+    }
+
+    pub(super) const fn size(self) -> &'static str {
+        self.pick("Size", "크기")
+    }
+
+    pub(super) const fn reason(self) -> &'static str {
+        self.pick("Reason", "원인")
+    }
+
+    pub(super) const fn details(self) -> &'static str {
+        self.pick("Details", "상세")
+    }
+
+    /// What a failure means for the person who reads it.
+    pub(super) const fn meaning(self, reason: ErrorReason) -> &'static str {
+        match reason {
+            ErrorReason::Timeout => self.pick(
+                "It did not become ready in time. Recovering tries again.",
+                "제시간에 준비되지 않았습니다. 복구하면 다시 시도합니다.",
+            ),
+            ErrorReason::ImagePullFailed => self.pick(
+                "Its image could not be fetched. Check the image's name, then recover.",
+                "이미지를 가져오지 못했습니다. 이미지 이름을 확인한 뒤 복구하세요.",
+            ),
+            ErrorReason::ContainerWithoutVolume => self.pick(
+                "It runs without its home. Recovering ends it and starts again from the home.",
+                "홈 없이 실행되고 있습니다. 복구하면 종료한 뒤 홈에서 다시 시작합니다.",
+            ),
+            ErrorReason::ArchiveCorrupted => self.pick(
+                "The archive is damaged. On the dashboard you can choose an older one.",
+                "보관본이 손상되었습니다. 대시보드에서 이전 보관본을 선택할 수 있습니다.",
+            ),
+            ErrorReason::DataLost => self.pick(
+                "Its home is gone. On the dashboard you can restore an archive or accept the loss.",
+                "홈이 사라졌습니다. 대시보드에서 보관본을 복원하거나 손실을 받아들일 수 있습니다.",
+            ),
+            ErrorReason::ActionFailed | ErrorReason::Unreachable | ErrorReason::RetryExceeded => self.pick(
+                "It failed several times. Recovering tries again.",
+                "여러 번 실패했습니다. 복구하면 다시 시도합니다.",
+            ),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The archives port. How bytes are laid out is nobody's business but the implementation's.
+
+mod volume;
+
+use async_trait::async_trait;
+use codehub_domain::{ArchiveKey, ErrorReason, Failure, Timestamp, VolumeKey, WorkspaceId};
+use tokio_util::sync::CancellationToken;
+
+use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, Progress};
+
+pub use volume::VolumeArchives;
+
+type Result<T> = std::result::Result<T, ArchiveError>;
+
+/// What an archive's error means for the workspace it happened to.
+pub fn failure(error: &ArchiveError) -> Failure {
+    let reason = match error {
+        ArchiveError::NotFound { .. } => ErrorReason::DataLost,
+        ArchiveError::Corrupted { .. } | ArchiveError::Refused { .. } => ErrorReason::ArchiveCorrupted,
+        ArchiveError::Unreachable { .. } => ErrorReason::Unreachable,
+        ArchiveError::Unsupported { .. }
+        | ArchiveError::NotListed
+        | ArchiveError::NoSpace { .. }
+        | ArchiveError::Changed { .. }
+        | ArchiveError::Io { .. }
+        | ArchiveError::Cancelled => ErrorReason::ActionFailed,
+    };
+    Failure::new(reason, error.to_string())
+}
+
+/// An archive in the store, finished or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedArchive {
+    pub key: ArchiveKey,
+    /// Stored bytes.
+    pub size: u64,
+    pub modified_at: Timestamp,
+    /// Data and meta are both there; otherwise an upload that did not finish, or a half deletion.
+    pub complete: bool,
+}
+
+#[async_trait]
+pub trait Archives: Send + Sync + 'static {
+    /// `files`, `s3`: for people.
+    fn kind(&self) -> &'static str;
+    /// Whether the store answers; what to fix if it does not.
+    async fn ping(&self) -> Result<()>;
+    /// Packs the volume and stores it: data, then meta, then both verified. Finds its own finished
+    /// work of an earlier try and keeps it; never overwrites a finished archive.
+    async fn put(
+        &self,
+        key: &ArchiveKey,
+        volume: &VolumeKey,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ArchiveMeta>;
+    /// Stores the archive of an empty home.
+    async fn put_empty(&self, key: &ArchiveKey) -> Result<ArchiveMeta>;
+    /// Unpacks into the (existing, empty) volume. `Ok` means: all of it, checked against its
+    /// checksum, and durable.
+    async fn fetch(
+        &self,
+        key: &ArchiveKey,
+        volume: &VolumeKey,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ArchiveMeta>;
+    /// `None`: data or meta is definitely not there.
+    async fn head(&self, key: &ArchiveKey) -> Result<Option<ArchiveMeta>>;
+    /// Everything of this deployment. Complete, or an error.
+    async fn list(&self) -> Result<Vec<ListedArchive>>;
+    async fn list_of(&self, workspace: WorkspaceId) -> Result<Vec<ListedArchive>>;
+    /// What is in the directory `dir` of an archive (empty: the home), names after `after`, without
+    /// restoring it; `None` when it has no such directory.
+    async fn files(
+        &self,
+        _key: &ArchiveKey,
+        _dir: &[u8],
+        _after: Option<&[u8]>,
+        _limit: usize,
+    ) -> Result<Option<FilePage>> {
+        Err(ArchiveError::NotListed)
+    }
+    /// One file of an archive; `None` when there is no such path, no stream when it is not a file.
+    async fn file(
+        &self,
+        _key: &ArchiveKey,
+        _path: &[u8],
+    ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
+        Err(ArchiveError::NotListed)
+    }
+    /// Meta first, then data; succeeds where there is none.
+    async fn delete(&self, key: &ArchiveKey) -> Result<()>;
+    /// Removes the remains of uploads that never finished and are older than a day; how many.
+    async fn sweep(&self) -> Result<u64>;
+}

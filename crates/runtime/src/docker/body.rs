@@ -1,0 +1,130 @@
+//! What a workspace's container is made of, and what it may not do. The whole hardening list is here.
+
+use std::collections::HashMap;
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, MountVolumeOptions, PortBinding,
+    RestartPolicy, RestartPolicyNameEnum,
+};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    DockerConfig, Reach,
+    engine::{LABEL_CONFIG, LABEL_GENERATION, LABEL_INSTANCE, LABEL_WORKSPACE},
+};
+use crate::{InstanceSpec, ide::Fill};
+use codehub_archive::hex;
+
+/// Room for temporary files; in memory, and counted as such.
+const TMPFS: &str = "rw,exec,nosuid,nodev,mode=1777,size=512m";
+
+/// The container of this workspace. Its label `codehub.config` changes whenever
+/// anything does that matters to what runs.
+pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpec) -> ContainerCreateBody {
+    let id = spec.workspace.to_string();
+    let fill =
+        Fill { port: config.port, socket: None, home: &config.home, id: &id, base_path: &spec.base_path };
+    let words = config.ide.command_line(&fill);
+    let (entrypoint, cmd) = match words.split_first() {
+        Some((program, arguments)) => (Some(vec![program.clone()]), Some(arguments.to_vec())),
+        // The image knows what to run.
+        None => (None, None),
+    };
+    let port = format!("{}/tcp", config.port);
+    let mut env = vec![
+        format!("HOME={}", config.home),
+        format!("PORT={}", config.port),
+        format!("CODEHUB_WORKSPACE_ID={id}"),
+        format!("CODEHUB_URL={}", spec.url),
+    ];
+    env.extend(config.ide.env.iter().map(|(name, value)| format!("{name}={value}")));
+    let mut body = ContainerCreateBody {
+        hostname: Some("workspace".to_owned()),
+        user: Some(format!("{}:{}", config.uid, config.gid)),
+        exposed_ports: Some(vec![port.clone()]),
+        env: Some(env),
+        entrypoint,
+        cmd,
+        image: Some(spec.image_ref.clone()),
+        working_dir: Some(config.home.clone()),
+        stop_timeout: i64::try_from(config.stop_grace.as_secs()).ok(),
+        host_config: Some(HostConfig {
+            mounts: Some(vec![volume_mount(&spec.volume.to_string(), &config.home, false)]),
+            port_bindings: (config.reach == Reach::Port).then(|| {
+                let binding =
+                    PortBinding { host_ip: Some("127.0.0.1".to_owned()), host_port: Some(String::new()) };
+                HashMap::from([(port, Some(vec![binding]))])
+            }),
+            network_mode: Some(network.to_owned()),
+            init: Some(true),
+            ..hardened(config)
+        }),
+        ..ContainerCreateBody::default()
+    };
+    let made_with = fingerprint(&body);
+    // Another name is no reason to end what runs: it comes with the next container.
+    body.env.get_or_insert_default().push(format!("CODEHUB_WORKSPACE_NAME={}", spec.name));
+    let labels = HashMap::from([
+        (LABEL_INSTANCE.to_owned(), config.deployment.clone()),
+        (LABEL_WORKSPACE.to_owned(), id),
+        (LABEL_GENERATION.to_owned(), spec.generation().to_string()),
+        (LABEL_CONFIG.to_owned(), made_with),
+    ]);
+    body.labels = Some(labels);
+    body
+}
+
+/// Nothing that an editor and its terminals do not need.
+fn hardened(config: &DockerConfig) -> HostConfig {
+    let limit = |value: u64| (value > 0).then(|| i64::try_from(value).unwrap_or(i64::MAX));
+    let mut tmpfs = HashMap::from([("/tmp".to_owned(), TMPFS.to_owned())]);
+    if config.read_only {
+        for path in ["/run", "/var/tmp"] {
+            tmpfs.insert(path.to_owned(), TMPFS.to_owned());
+        }
+    }
+    HostConfig {
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
+        readonly_rootfs: Some(config.read_only),
+        tmpfs: Some(tmpfs),
+        memory: limit(config.memory),
+        // The same: no swap on top.
+        memory_swap: limit(config.memory),
+        nano_cpus: limit(config.milli_cpus.saturating_mul(1_000_000)),
+        pids_limit: limit(config.pids),
+        ipc_mode: Some("private".to_owned()),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            maximum_retry_count: None,
+        }),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("json-file".to_owned()),
+            config: Some(HashMap::from([
+                ("max-size".to_owned(), "10m".to_owned()),
+                ("max-file".to_owned(), "2".to_owned()),
+            ])),
+        }),
+        ..HostConfig::default()
+    }
+}
+
+pub(super) fn volume_mount(volume: &str, target: &str, read_only: bool) -> Mount {
+    Mount {
+        typ: Some(MountType::VOLUME),
+        source: Some(volume.to_owned()),
+        target: Some(target.to_owned()),
+        read_only: Some(read_only),
+        // What is in the image at that place must not change the home's owner.
+        volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
+        ..Mount::default()
+    }
+}
+
+fn fingerprint(body: &ContainerCreateBody) -> String {
+    // Maps have no order of their own; a JSON value has.
+    let value = serde_json::to_value(body).unwrap_or_default();
+    let digest = Sha256::digest(value.to_string().as_bytes());
+    hex(&digest[..8])
+}

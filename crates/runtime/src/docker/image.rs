@@ -1,0 +1,239 @@
+//! Images: pulling what workspaces run, and building our own from this very program.
+//!
+//! Our own image is the built-in IDE and the storage jobs at once. It is made `FROM scratch`: this
+//! program, the few shared libraries it was linked with (none, when it is static), a user, `/tmp`. So
+//! Docker works without any registry, and what runs in the helpers is what runs here.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use bollard::{body_full, errors::Error, query_parameters::CreateImageOptionsBuilder};
+use futures::StreamExt as _;
+
+use super::{
+    PullPolicy,
+    engine::{Engine, found},
+};
+use crate::{Result, RuntimeError};
+use codehub_archive::Progress;
+
+/// Where this program is inside our image.
+pub(super) const PROGRAM: &str = "/codehub";
+
+/// `codehub/ide:{version}`
+pub fn own_image() -> String {
+    format!("codehub/ide:{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Makes sure that the engine has the image, as the policy says.
+pub(super) async fn ensure(
+    engine: &Engine,
+    image: &str,
+    policy: PullPolicy,
+    progress: &Progress,
+) -> Result<()> {
+    if policy != PullPolicy::Always && exists(engine, image).await? {
+        return Ok(());
+    }
+    if policy == PullPolicy::Never || image == own_image() {
+        if exists(engine, image).await? {
+            return Ok(());
+        }
+        let hint = if image == own_image() {
+            ": make it with `codehub image build`"
+        } else {
+            " and RUNTIME_PULL is \"never\""
+        };
+        return Err(RuntimeError::ImagePull(format!("the engine has no image {image}{hint}")));
+    }
+    pull(engine, image, progress).await
+}
+
+async fn exists(engine: &Engine, image: &str) -> Result<bool> {
+    let inspected = found(engine.client().await?.inspect_image(image).await);
+    Ok(inspected.map_err(engine.failed("look at an image"))?.is_some())
+}
+
+async fn pull(engine: &Engine, image: &str, progress: &Progress) -> Result<()> {
+    tracing::info!(image, "pulling an image");
+    let started = std::time::Instant::now();
+    let (name, tag) = split_tag(image);
+    let options = CreateImageOptionsBuilder::new().from_image(name).tag(tag).build();
+    let client = engine.client().await?;
+    let mut messages = Box::pin(client.create_image(Some(options), None, None));
+    let mut layers = std::collections::HashMap::new();
+    while let Some(message) = messages.next().await {
+        let message = message.map_err(|error| match error {
+            Error::DockerResponseServerError { message, .. }
+            | Error::DockerStreamError { error: message } => {
+                RuntimeError::ImagePull(format!("the image {image} cannot be pulled: {message}"))
+            }
+            other => engine.failed("pull an image")(other),
+        })?;
+        let (Some(layer), Some(detail)) = (message.id, message.progress_detail) else { continue };
+        if let (Some(current), Some(total)) = (detail.current, detail.total) {
+            layers.insert((layer, message.status.clone()), (current, total));
+            let sum = |pick: fn(&(i64, i64)) -> i64| layers.values().map(pick).sum::<i64>();
+            let (done, all) = (sum(|it| it.0), sum(|it| it.1));
+            progress.start(u64::try_from(all).unwrap_or(0));
+            progress.advance(u64::try_from(done).unwrap_or(0).saturating_sub(progress.done()));
+        }
+    }
+    metrics::histogram!("codehub_docker_pull_seconds").record(started.elapsed().as_secs_f64());
+    tracing::info!(image, seconds = started.elapsed().as_secs(), "pulled an image");
+    Ok(())
+}
+
+/// `registry:5000/name:tag` and `name@sha256:…`; without either, the tag is `latest`.
+fn split_tag(image: &str) -> (&str, &str) {
+    if image.contains('@') {
+        return (image, "");
+    }
+    match image.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        _ => (image, "latest"),
+    }
+}
+
+/// Makes our own image if the engine does not have it.
+pub(super) async fn ensure_own(engine: &Engine, exe: &Path) -> Result<()> {
+    if exists(engine, &own_image()).await? {
+        return Ok(());
+    }
+    let build = BuildImage { tag: own_image(), program: exe.to_owned(), root: None, uid: 1000, gid: 1000 };
+    tracing::info!(image = build.tag, "the engine does not have our own image yet: making it");
+    build_image(engine, &build).await.map(|_| ())
+}
+
+/// What an image is built from.
+#[derive(Debug, Clone)]
+pub struct BuildImage {
+    pub tag: String,
+    /// CodeHub itself.
+    pub program: PathBuf,
+    /// A directory with the root of a system, for a shell and tools; `None`: nothing but the program.
+    pub root: Option<PathBuf>,
+    /// Who owns `/home/coder` in it.
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Builds the image with what is on this machine; returns its size in bytes before the engine has it.
+pub async fn build_image(engine: &Engine, build: &BuildImage) -> Result<u64> {
+    let plan = build.clone();
+    let tar = tokio::task::spawn_blocking(move || layer(&plan)).await;
+    let tar = tar.map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let tar =
+        tar.map_err(|error| RuntimeError::Failed(format!("the image cannot be put together: {error}")))?;
+    let size = tar.len() as u64;
+    let (name, tag) = split_tag(&build.tag);
+    let changes = [
+        format!("ENTRYPOINT [\"{PROGRAM}\", \"ide\"]"),
+        "CMD [\"--host\", \"0.0.0.0\"]".to_owned(),
+        "ENV HOME=/home/coder PATH=/usr/local/bin:/usr/bin:/bin PORT=8080".to_owned(),
+        format!("USER {}:{}", build.uid, build.gid),
+        "WORKDIR /home/coder".to_owned(),
+        "EXPOSE 8080".to_owned(),
+    ];
+    let options =
+        CreateImageOptionsBuilder::new().from_src("-").repo(name).tag(tag).changes(changes.to_vec()).build();
+    let client = engine.client().await?;
+    let mut messages = Box::pin(client.create_image(Some(options), Some(body_full(tar.into())), None));
+    while let Some(message) = messages.next().await {
+        message.map_err(engine.failed("import the image"))?;
+    }
+    Ok(size)
+}
+
+fn layer(build: &BuildImage) -> io::Result<Vec<u8>> {
+    let mut tar = tar::Builder::new(Vec::new());
+    tar.follow_symlinks(false);
+    let mut has_users = false;
+    if let Some(root) = &build.root {
+        has_users = root.join("etc/passwd").exists();
+        tar.append_dir_all(".", root)?;
+    }
+    for (path, mode, owner) in
+        [("tmp/", 0o1777, (0, 0)), ("home/", 0o755, (0, 0)), ("home/coder/", 0o755, (build.uid, build.gid))]
+    {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Directory);
+        header.set_mode(mode);
+        header.set_uid(owner.0.into());
+        header.set_gid(owner.1.into());
+        header.set_size(0);
+        tar.append_data(&mut header, path, io::empty())?;
+    }
+    if !has_users {
+        let users =
+            format!("root:x:0:0::/root:/bin/sh\ncoder:x:{}:{}::/home/coder:/bin/sh\n", build.uid, build.gid);
+        append(&mut tar, "etc/passwd", 0o644, users.as_bytes())?;
+        append(&mut tar, "etc/group", 0o644, format!("root:x:0:\ncoder:x:{}:\n", build.gid).as_bytes())?;
+    }
+    append(&mut tar, "codehub", 0o755, &std::fs::read(&build.program)?)?;
+    for library in libraries(&build.program)? {
+        // A system that brings its own C library keeps it; the program's loader is found there.
+        let name = library.strip_prefix("/").unwrap_or(&library).to_owned();
+        if build.root.as_ref().is_none_or(|root| !root.join(&name).exists()) {
+            append(&mut tar, &name.to_string_lossy(), 0o755, &std::fs::read(&library)?)?;
+        }
+    }
+    tar.into_inner()
+}
+
+fn append(tar: &mut tar::Builder<Vec<u8>>, path: &str, mode: u32, content: &[u8]) -> io::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(content.len() as u64);
+    tar.append_data(&mut header, path, content)
+}
+
+/// The shared libraries and the loader a program needs, as its own loader finds them; none when it is
+/// static.
+fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
+    let output = Command::new("ldd").arg(program).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() || text.contains("statically linked") {
+        return Ok(Vec::new());
+    }
+    let path_of = |line: &str| {
+        let path = line.split_whitespace().find(|word| word.starts_with('/'))?;
+        Some(PathBuf::from(path))
+    };
+    Ok(text.lines().filter_map(path_of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_told_from_ports() {
+        assert_eq!(split_tag("a"), ("a", "latest"));
+        assert_eq!(split_tag("a/b:c"), ("a/b", "c"));
+        assert_eq!(split_tag("host:5000/a/b"), ("host:5000/a/b", "latest"));
+        assert_eq!(split_tag("host:5000/a/b:c"), ("host:5000/a/b", "c"));
+        assert_eq!(split_tag("a@sha256:0"), ("a@sha256:0", ""));
+    }
+
+    #[test]
+    fn the_layer_holds_this_program_and_what_it_is_linked_with() {
+        let program = std::env::current_exe().unwrap();
+        let build =
+            BuildImage { tag: "x".into(), program: program.clone(), root: None, uid: 1000, gid: 1000 };
+        let bytes = layer(&build).unwrap();
+        let mut archive = tar::Archive::new(&bytes[..]);
+        let names: Vec<String> =
+            archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().display().to_string()).collect();
+        for wanted in ["codehub", "tmp/", "home/coder/", "etc/passwd"] {
+            assert!(names.iter().any(|name| name == wanted), "{wanted} in {names:?}");
+        }
+        let linked = libraries(&program).unwrap().len();
+        assert_eq!(names.iter().filter(|name| name.contains(".so")).count(), linked);
+    }
+}

@@ -1,0 +1,385 @@
+//! The runtime port on a Docker engine.
+//!
+//! Guarantees:
+//! - **Never two.** A workspace's container has a fixed name; the engine gives it out once.
+//! - **Never a stranger.** A container without this deployment's label is not looked at, stopped or
+//!   removed, whatever it is called.
+//! - **Never on nothing.** A volume that does not exist is an error; the engine would make an empty one.
+//! - **As configured.** What ended, or was made with another image, limit or mount, is made anew.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use bollard::{
+    container::LogOutput,
+    models::{ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummaryStateEnum},
+    query_parameters::{
+        CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+        StopContainerOptionsBuilder,
+    },
+};
+use codehub_domain::{
+    Generation, WorkspaceId,
+    observed::{Instance, InstanceState},
+};
+use futures::StreamExt as _;
+
+use super::{
+    DockerConfig, Reach, body,
+    engine::{
+        Engine, LABEL_CONFIG, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, found, is_missing, is_status,
+    },
+    engine::{label_filter, read_labels},
+    furnish, image,
+    network::Network,
+};
+use crate::{
+    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError,
+    process::health::{self, Health},
+};
+use codehub_archive::Progress;
+use codehub_upstream::Upstream;
+
+/// How often it is asked whether what is being removed is gone.
+const GONE_STEP: Duration = Duration::from_millis(50);
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+
+#[derive(Clone)]
+pub struct DockerRuntime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Arc<Engine>,
+    config: DockerConfig,
+    network: Network,
+    /// One at a time makes the network or its rules.
+    making: tokio::sync::Mutex<()>,
+    /// The volumes that this process has furnished.
+    furnished: Mutex<HashMap<WorkspaceId, Generation>>,
+    /// Where containers were last seen: what runs is proxied while the engine is away.
+    seen_at: Mutex<HashMap<WorkspaceId, SocketAddr>>,
+}
+
+pub(super) fn container_name(id: WorkspaceId) -> String {
+    format!("codehub-ws-{id}")
+}
+
+impl DockerRuntime {
+    pub fn new(engine: Arc<Engine>, config: DockerConfig) -> Self {
+        let network = Network::of(&config);
+        let inner = Inner {
+            engine,
+            network,
+            config,
+            making: tokio::sync::Mutex::default(),
+            furnished: Mutex::default(),
+            seen_at: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub fn config(&self) -> &DockerConfig {
+        &self.inner.config
+    }
+}
+
+#[async_trait]
+impl Instances for DockerRuntime {
+    fn kind(&self) -> &'static str {
+        "docker"
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.inner.engine.ping().await
+    }
+
+    async fn prepare(&self, image_ref: &str, progress: &Progress) -> Result<()> {
+        // Several may pull the same image: the engine fetches it once, and tells each how far it is.
+        image::ensure(&self.inner.engine, image_ref, self.inner.config.pull, progress).await
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+        // As a task of its own: a caller that gives up does not leave it half done.
+        let (inner, spec) = (Arc::clone(&self.inner), spec.clone());
+        let started = Instant::now();
+        let outcome = tokio::spawn(async move { inner.start(&spec).await }).await;
+        metrics::histogram!("codehub_docker_start_seconds").record(started.elapsed().as_secs_f64());
+        outcome.map_err(|error| RuntimeError::Failed(format!("the start failed: {error}")))?
+    }
+
+    async fn stop(&self, id: WorkspaceId) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let outcome = tokio::spawn(async move { inner.stop(id).await }).await;
+        outcome.map_err(|error| RuntimeError::Failed(format!("the stop failed: {error}")))?
+    }
+
+    async fn status(&self, id: WorkspaceId) -> Result<Option<Instance>> {
+        let Some((generation, container)) = self.inner.ours(id).await? else { return Ok(None) };
+        let state = match ended(&container) {
+            Some(how) => InstanceState::Ended(how),
+            None => self.inner.health(id, &container).await?,
+        };
+        Ok(Some(Instance { generation, state }))
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>> {
+        let inner = &self.inner;
+        let deployment = inner.config.deployment.as_str();
+        let filter = label_filter(&[(LABEL_INSTANCE, deployment), (LABEL_WORKSPACE, "")]);
+        let containers = inner.engine.containers(filter).await?;
+        let listed = containers.into_iter().filter_map(|container| {
+            let labels = container.labels.as_ref();
+            if labels.is_some_and(|labels| labels.contains_key(LABEL_JOB)) {
+                return None;
+            }
+            let (workspace, generation) = read_labels(labels, deployment)?;
+            let state = match container.state {
+                Some(ContainerSummaryStateEnum::CREATED) => {
+                    InstanceState::Ended("it was never started".into())
+                }
+                Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::DEAD) => {
+                    InstanceState::Ended(container.status.unwrap_or_else(|| "it ended".into()))
+                }
+                _ => InstanceState::Alive,
+            };
+            Some(Listed { workspace, instance: Instance { generation, state } })
+        });
+        Ok(listed.collect())
+    }
+
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>> {
+        match self.inner.ours(id).await {
+            Ok(Some((_, container))) if ended(&container).is_none() => {
+                Ok(self.inner.address(id, &container).map(Upstream::Port))
+            }
+            Ok(_) => {
+                self.inner.forget(id);
+                Ok(None)
+            }
+            // Not knowing better, it is where it was.
+            Err(error @ RuntimeError::Unreachable(_)) => {
+                self.inner.last_seen(id).map(|address| Some(address.into())).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keeps_prefix(&self) -> bool {
+        !self.inner.config.ide.strip_prefix
+    }
+
+    fn ide(&self) -> &str {
+        &self.inner.config.ide.name
+    }
+
+    async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
+        if self.inner.ours(id).await?.is_none() {
+            return Ok(Box::pin(futures::stream::empty()));
+        }
+        let options = LogsOptionsBuilder::new()
+            .stdout(true)
+            .stderr(true)
+            .follow(query.follow)
+            .tail(&query.tail.to_string())
+            .build();
+        let stream = self.inner.engine.client().await?.logs(&container_name(id), Some(options));
+        let bytes = stream.map(|piece| piece.map(LogOutput::into_bytes).map_err(std::io::Error::other));
+        Ok(Box::pin(bytes))
+    }
+}
+
+impl Inner {
+    /// The workspace's container, if there is one of this deployment.
+    async fn ours(&self, id: WorkspaceId) -> Result<Option<(Generation, ContainerInspectResponse)>> {
+        let client = self.engine.client().await?;
+        let inspected = found(client.inspect_container(&container_name(id), None).await);
+        let Some(container) = inspected.map_err(self.engine.failed("look at a container"))? else {
+            return Ok(None);
+        };
+        let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
+        let Some((_, generation)) = read_labels(labels, &self.config.deployment) else { return Ok(None) };
+        Ok(Some((generation, container)))
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+        let client = self.engine.client().await?;
+        let body = body::workspace(&self.config, &self.network.name, spec);
+        let volume = spec.volume.to_string();
+        let network = async {
+            let _one = self.making.lock().await;
+            self.network.ensure(&self.engine, &self.config).await
+        };
+        let (before, there, network) =
+            tokio::join!(self.ours(spec.workspace), client.inspect_volume(&volume), network);
+        if let Some((generation, container)) = before? {
+            let label = |labels: &HashMap<String, String>| labels.get(LABEL_CONFIG).cloned();
+            let made_with =
+                container.config.as_ref().and_then(|config| config.labels.as_ref()).and_then(label);
+            let wanted = body.labels.as_ref().and_then(label);
+            if ended(&container).is_none() && generation == spec.generation() && made_with == wanted {
+                return Ok(());
+            }
+            self.stop(spec.workspace).await?;
+        }
+        let there = found(there).map_err(self.engine.failed("look at a volume"))?;
+        let Some(there) = there else {
+            return Err(RuntimeError::Failed(format!("the volume {volume} does not exist")));
+        };
+        if read_labels(Some(&there.labels), &self.config.deployment).is_none() {
+            return Err(RuntimeError::Failed(format!("the volume {volume} is not this deployment's")));
+        }
+        network?;
+        let name = container_name(spec.workspace);
+        let options = CreateContainerOptionsBuilder::new().name(&name).build();
+        // It takes a while, and the packet rules only matter once something runs in it.
+        let shut_in = async {
+            let _one = self.making.lock().await;
+            self.network.shut_in(&self.engine, &self.config).await
+        };
+        let (created, shut_in) = tokio::join!(client.create_container(Some(options), body), shut_in);
+        created.map_err(|error| {
+            if is_status(&error, 409) {
+                RuntimeError::Failed(format!("the name {name} is taken by a container that is not ours"))
+            } else if is_missing(&error) {
+                RuntimeError::ImagePull(format!("the image {} is not there: {error}", spec.image_ref))
+            } else {
+                self.engine.failed("make the container")(error)
+            }
+        })?;
+        shut_in?;
+        self.furnish(spec, &name).await;
+        client.start_container(&name, None).await.map_err(self.engine.failed("start the container"))
+    }
+
+    /// A home that will not have the IDE's settings is a home all the same.
+    async fn furnish(&self, spec: &InstanceSpec, container: &str) {
+        let files = self.config.ide.files;
+        let known =
+            |map: &HashMap<WorkspaceId, Generation>| map.get(&spec.workspace) == Some(&spec.generation());
+        if files.is_empty() || known(&self.furnished.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let owner = (self.config.uid, self.config.gid);
+        let home = furnish::Home { container, path: &self.config.home, owner };
+        match home.furnish(&self.engine, files).await {
+            Ok(()) => {
+                let mut furnished = self.furnished.lock().unwrap_or_else(PoisonError::into_inner);
+                furnished.insert(spec.workspace, spec.generation());
+            }
+            Err(error) => {
+                tracing::warn!(workspace = %spec.workspace, %error, "the IDE's default settings are not written");
+            }
+        }
+    }
+
+    /// Politely, then not; gone when this returns.
+    async fn stop(&self, id: WorkspaceId) -> Result<()> {
+        self.forget(id);
+        let Some((_, container)) = self.ours(id).await? else { return Ok(()) };
+        // By its own id from here on: a name could be another's by now.
+        let Some(exact) = container.id.clone() else { return Ok(()) };
+        let client = self.engine.client().await?;
+        if ended(&container).is_none() {
+            let grace = i32::try_from(self.config.stop_grace.as_secs()).unwrap_or(i32::MAX);
+            let options = StopContainerOptionsBuilder::new().t(grace).build();
+            match found(client.stop_container(&exact, Some(options)).await) {
+                Ok(_) => {}
+                Err(error) if is_status(&error, 304) => {}
+                Err(error) => return Err(self.engine.failed("stop the container")(error)),
+            }
+        }
+        remove_container(&self.engine, &exact).await
+    }
+
+    async fn health(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Result<InstanceState> {
+        let Some(address) = self.address(id, container) else { return Ok(InstanceState::Alive) };
+        let (id, base_path) = (id.to_string(), format!("/w/{id}/"));
+        let fill = crate::ide::Fill {
+            port: self.config.port,
+            socket: None,
+            home: &self.config.home,
+            id: &id,
+            base_path: &base_path,
+        };
+        let path = self.config.ide.health_path(&fill);
+        match health::ask(&address.into(), &path, self.config.health_timeout).await {
+            Health::Well => Ok(InstanceState::Ready),
+            Health::NotYet => Ok(InstanceState::Alive),
+            Health::Silent => Err(RuntimeError::Unreachable(format!(
+                "the container runs, but does not answer its health check ({path}) within {:?}",
+                self.config.health_timeout
+            ))),
+        }
+    }
+
+    fn address(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Option<SocketAddr> {
+        let settings = container.network_settings.as_ref()?;
+        let address = match self.config.reach {
+            Reach::Port => {
+                let bound = settings.ports.as_ref()?.get(&format!("{}/tcp", self.config.port))?.as_ref()?;
+                let port = bound.iter().find_map(|binding| binding.host_port.as_ref()?.parse().ok())?;
+                SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+            }
+            Reach::Address => {
+                let networks = settings.networks.as_ref()?;
+                let ip: IpAddr = networks.get(&self.network.name)?.ip_address.as_ref()?.parse().ok()?;
+                SocketAddr::from((ip, self.config.port))
+            }
+        };
+        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).insert(id, address);
+        Some(address)
+    }
+
+    fn forget(&self, id: WorkspaceId) {
+        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    fn last_seen(&self, id: WorkspaceId) -> Option<SocketAddr> {
+        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
+    }
+}
+
+/// Removes a container by its exact id, and waits until it is gone.
+pub(super) async fn remove_container(engine: &Engine, exact: &str) -> Result<()> {
+    let client = engine.client().await?;
+    let options = RemoveContainerOptionsBuilder::new().force(true).build();
+    match found(client.remove_container(exact, Some(options)).await) {
+        Ok(_) => {}
+        // Somebody removes it already.
+        Err(error) if is_status(&error, 409) => {}
+        Err(error) => return Err(engine.failed("remove the container")(error)),
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < GONE_WITHIN {
+        let inspected = found(client.inspect_container(exact, None).await);
+        if inspected.map_err(engine.failed("look at a container"))?.is_none() {
+            return Ok(());
+        }
+        tokio::time::sleep(GONE_STEP).await;
+    }
+    Err(RuntimeError::Failed("the engine does not get the container removed".to_owned()))
+}
+
+/// How it ended, if it did.
+fn ended(container: &ContainerInspectResponse) -> Option<String> {
+    let state = container.state.as_ref()?;
+    match state.status? {
+        ContainerStateStatusEnum::CREATED => Some("it was never started".to_owned()),
+        ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD => {
+            let code = state.exit_code.unwrap_or_default();
+            let why = match state.error.as_deref() {
+                _ if state.oom_killed == Some(true) => "out of memory".to_owned(),
+                None | Some("") => format!("exit code {code}"),
+                Some(error) => error.to_owned(),
+            };
+            Some(why)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,161 @@
+//! `codehub storage-job`: what runs inside a helper container. It knows one directory and its own
+//! standard streams, no database, no bucket and no network.
+//!
+//! | job | as | stdin | stdout |
+//! |---|---|---|---|
+//! | `prepare UID GID` | root, may change owners | – | – |
+//! | `pack LEVEL` | root, may read everything, on a read-only mount | – | the archive |
+//! | `unpack SIZE UNCOMPRESSED ENTRIES` | the IDE's user, no privileges | the archive | – |
+//!
+//! On stderr it says how it goes, one JSON object ([`Said`]) per line; the last one is the result.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read as _, Write as _},
+    path::Path,
+    process::ExitCode,
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use codehub_archive as archive;
+use codehub_archive::{ArchiveError, Limits, PackOptions, PackSummary, Progress};
+
+/// Where the volume is mounted in a helper.
+pub(super) const VOLUME: &str = "/volume";
+
+const REPORT_EVERY: Duration = Duration::from_millis(500);
+
+/// What a job says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    /// How much there is to do, near enough.
+    Total(u64),
+    /// How much is done.
+    Done(u64),
+    Finished(Summary),
+    Failed {
+        kind: String,
+        message: String,
+    },
+}
+
+/// The numbers both ends compare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Summary {
+    pub(super) size: u64,
+    pub(super) sha256: String,
+    pub(super) uncompressed: u64,
+    pub(super) entries: u64,
+    pub(super) skipped: u64,
+}
+
+/// Runs a job with these arguments (without the subcommand's name).
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Vec<String> = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let said = match run(&words) {
+        Ok(summary) => Said::Finished(summary),
+        Err(error) => match error.downcast::<ArchiveError>() {
+            Ok(error) => Said::Failed { kind: kind_of(&error).to_owned(), message: error.to_string() },
+            Err(error) => Said::Failed { kind: "io".to_owned(), message: format!("{error:#}") },
+        },
+    };
+    say(&said);
+    if matches!(said, Said::Finished(_)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(words: &[&str]) -> anyhow::Result<Summary> {
+    let volume = Path::new(VOLUME);
+    let nothing = Summary { size: 0, sha256: String::new(), uncompressed: 0, entries: 0, skipped: 0 };
+    match words {
+        ["prepare", uid, gid] => {
+            std::os::unix::fs::chown(volume, Some(uid.parse()?), Some(gid.parse()?))
+                .context("the volume cannot be given to the workspace's user")?;
+            let root = std::fs::File::open(volume).context("the volume cannot be opened")?;
+            root.sync_all().context("the volume cannot be written to disk")?;
+            Ok(nothing)
+        }
+        ["pack", level] => {
+            let options = PackOptions { level: level.parse()?, ..PackOptions::default() };
+            let cancel = CancellationToken::new();
+            say(&Said::Total(archive::estimate_home(volume, &cancel)?));
+            let progress = Progress::new();
+            let _reporting = report(&progress);
+            let mut out = io::stdout().lock();
+            let PackSummary { size, sha256, uncompressed, entries, skipped } =
+                archive::pack(volume, &mut out, options, &progress, &cancel)?;
+            out.flush().context("the archive cannot be handed on")?;
+            Ok(Summary { size, sha256, uncompressed, entries, skipped })
+        }
+        ["unpack", size, uncompressed, entries] => {
+            let limits = Limits { uncompressed: uncompressed.parse()?, entries: entries.parse()? };
+            let progress = Progress::new();
+            let _reporting = report(&progress);
+            let stream = io::stdin().take(size.parse()?);
+            let unpacked = archive::unpack(stream, volume, limits, &progress, &CancellationToken::new())?;
+            let archive::UnpackSummary { size, sha256, uncompressed, entries } = unpacked;
+            Ok(Summary { size, sha256, uncompressed, entries, skipped: 0 })
+        }
+        _ => anyhow::bail!(
+            "usage: storage-job prepare UID GID | pack LEVEL | unpack SIZE UNCOMPRESSED ENTRIES"
+        ),
+    }
+}
+
+/// Says every now and then how far it is, until what it returns is dropped.
+fn report(progress: &Progress) -> Sender<()> {
+    let progress = progress.clone();
+    let (end, ended) = channel();
+    std::thread::spawn(move || {
+        let mut last = 0;
+        while ended.recv_timeout(REPORT_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let done = progress.done();
+            if done != last {
+                say(&Said::Done(done));
+                last = done;
+            }
+        }
+    });
+    end
+}
+
+fn say(said: &Said) {
+    let line = serde_json::to_string(said).unwrap_or_default();
+    // Nobody listening any more is noticed by the data, not here.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+fn kind_of(error: &ArchiveError) -> &'static str {
+    match error {
+        ArchiveError::Corrupted { .. } => "corrupted",
+        ArchiveError::Refused { .. } => "refused",
+        ArchiveError::NoSpace { .. } => "no_space",
+        ArchiveError::Changed { .. } => "changed",
+        // A stream that broke: the other end knows why.
+        ArchiveError::Unreachable { .. } | ArchiveError::Cancelled | ArchiveError::NotFound { .. } => {
+            "broken"
+        }
+        ArchiveError::Unsupported { .. } | ArchiveError::NotListed | ArchiveError::Io { .. } => "io",
+    }
+}
+
+/// The job's failure as the archive engine would have reported it.
+pub(super) fn failure(kind: &str, message: String) -> ArchiveError {
+    match kind {
+        "corrupted" => ArchiveError::Corrupted { message },
+        "refused" => ArchiveError::Refused { message },
+        "no_space" => ArchiveError::NoSpace { message },
+        "changed" => ArchiveError::Changed { message },
+        "broken" => ArchiveError::Unreachable { message },
+        _ => ArchiveError::Io {
+            context: "the storage job failed".to_owned(),
+            source: io::Error::other(message),
+        },
+    }
+}

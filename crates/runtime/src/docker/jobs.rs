@@ -1,0 +1,397 @@
+//! Helper containers: short-lived, of our own image, with one volume mounted and nothing else. A
+//! workspace has at most one, by its name; whoever wants another deals with the one that is there
+//! first, so two jobs never touch one volume.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+};
+
+use bollard::{
+    container::LogOutput,
+    errors::Error,
+    models::{ContainerCreateBody, ContainerSummary, HostConfig, HostConfigLogConfig},
+    query_parameters::{AttachContainerOptionsBuilder, CreateContainerOptionsBuilder},
+};
+use bytes::Bytes;
+use codehub_domain::{UserId, VolumeKey, WorkspaceId};
+use futures::{Stream, StreamExt as _};
+use tokio::{io::AsyncWrite, sync::mpsc};
+use uuid::Uuid;
+
+use super::{
+    body::volume_mount,
+    engine::{Engine, LABEL_GENERATION, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, Labels},
+    engine::{label_filter, read_labels},
+    image,
+    instances::remove_container,
+    job_main::{Said, Summary, VOLUME, failure},
+};
+use crate::{Result, RuntimeError};
+use codehub_archive::{ArchiveError, Progress};
+
+const MEMORY: i64 = 1 << 30;
+const PIDS: i64 = 256;
+
+/// Pieces of an archive between the engine and the archive engine.
+const PIECES: usize = 16;
+
+/// Data that may come before the first word.
+const EARLY: usize = 8 << 20;
+
+/// Which job, and with what.
+#[derive(Debug, Clone)]
+pub(super) enum Job {
+    Prepare,
+    Pack { level: i32 },
+    Unpack { size: u64, uncompressed: u64, entries: u64 },
+}
+
+impl Job {
+    pub(super) const PREPARE: &str = "prepare";
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Prepare => Self::PREPARE,
+            Self::Pack { .. } => "pack",
+            Self::Unpack { .. } => "unpack",
+        }
+    }
+}
+
+/// Starts helpers of one deployment.
+#[derive(Clone)]
+pub struct Jobs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Arc<Engine>,
+    deployment: String,
+    uid: u32,
+    gid: u32,
+    /// What the helpers' image is made from, should the engine not have it.
+    exe: PathBuf,
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Jobs {
+    pub fn new(engine: Arc<Engine>, deployment: &str, (uid, gid): (u32, u32), exe: PathBuf) -> Self {
+        let making = tokio::sync::Mutex::default();
+        Self { inner: Arc::new(Inner { engine, deployment: deployment.to_owned(), uid, gid, exe, making }) }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    pub(super) fn deployment(&self) -> &str {
+        &self.inner.deployment
+    }
+
+    /// Makes a volume and gives it to the workspace's user.
+    pub(super) async fn prepare(&self, key: &VolumeKey, labels: Labels) -> Result<()> {
+        let running = self.start(Job::Prepare, key, Some(labels)).await?;
+        let mut running = running;
+        let said = running.result(&Progress::new()).await;
+        said.map_err(|error| RuntimeError::Failed(format!("a volume could not be prepared: {error}")))?;
+        running.end().await
+    }
+
+    /// Starts a job on a volume, after dealing with what is left of an earlier one.
+    pub(super) async fn start(
+        &self,
+        job: Job,
+        key: &VolumeKey,
+        volume_labels: Option<Labels>,
+    ) -> Result<Running> {
+        let inner = &self.inner;
+        {
+            let _one = inner.making.lock().await;
+            image::ensure_own(&inner.engine, &inner.exe).await?;
+        }
+        self.settle(key.workspace).await?;
+        inner.launch(&job_name(key.workspace), &job, key, volume_labels).await
+    }
+
+    /// Ends whatever job of this workspace is there. A volume in the making is finished first, since it
+    /// counts as soon as no helper that prepares it is left.
+    pub(super) async fn settle(&self, id: WorkspaceId) -> Result<()> {
+        let inner = &self.inner;
+        let left = inner.helpers(id).await?;
+        let mut unfinished = BTreeSet::new();
+        for helper in &left {
+            let labels = helper.labels.as_ref();
+            if labels.and_then(|labels| labels.get(LABEL_JOB)).is_some_and(|job| job == Job::PREPARE) {
+                unfinished.extend(read_labels(labels, &inner.deployment).map(|(_, generation)| generation));
+            }
+        }
+        let mut finishing = Vec::new();
+        for generation in unfinished {
+            // Only the name of the volume counts here, and that does not say whose it is.
+            let owner = UserId::from_uuid(Uuid::nil());
+            let key = VolumeKey { owner, workspace: id, generation };
+            // Under another name: what an engine that was killed left behind may not be startable.
+            let name = format!("{}-{}", job_name(id), Uuid::new_v4().simple());
+            let mut running = inner.launch(&name, &Job::Prepare, &key, None).await?;
+            running
+                .result(&Progress::new())
+                .await
+                .map_err(|error| RuntimeError::Failed(format!("a volume could not be prepared: {error}")))?;
+            finishing.push(running);
+        }
+        for exact in left.iter().filter_map(|helper| helper.id.as_ref()) {
+            tracing::info!(workspace = %id, "ends a storage job that an earlier try has left");
+            remove_container(&inner.engine, exact).await?;
+        }
+        for running in finishing {
+            running.end().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the jobs that hold a volume which is to be deleted.
+    pub(super) async fn end_of_volume(&self, key: &VolumeKey) -> Result<()> {
+        let name = key.to_string();
+        for helper in self.inner.helpers(key.workspace).await? {
+            let mounts = helper.mounts.unwrap_or_default();
+            if let Some(exact) = &helper.id
+                && mounts.iter().any(|mount| mount.name.as_ref() == Some(&name))
+            {
+                remove_container(&self.inner.engine, exact).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn job_name(id: WorkspaceId) -> String {
+    format!("codehub-job-{id}")
+}
+
+impl Inner {
+    /// The helpers of a workspace, whatever they are called.
+    async fn helpers(&self, id: WorkspaceId) -> Result<Vec<ContainerSummary>> {
+        let id = id.to_string();
+        let labels = [(LABEL_INSTANCE, self.deployment.as_str()), (LABEL_WORKSPACE, &id), (LABEL_JOB, "")];
+        self.engine.containers(label_filter(&labels)).await
+    }
+
+    async fn launch(
+        &self,
+        name: &str,
+        job: &Job,
+        key: &VolumeKey,
+        volume_labels: Option<Labels>,
+    ) -> Result<Running> {
+        let client = self.engine.client().await?;
+        let options = CreateContainerOptionsBuilder::new().name(name).build();
+        let body = self.body(job, key, volume_labels);
+        let created = client.create_container(Some(options), body).await;
+        let exact = created.map_err(self.engine.failed("make a storage job"))?.id;
+        let guard = Guard { engine: Arc::clone(&self.engine), exact: Some(exact.clone()) };
+        let options = AttachContainerOptionsBuilder::new()
+            .stream(true)
+            .stdin(matches!(job, Job::Unpack { .. }))
+            .stdout(true)
+            .stderr(true)
+            .build();
+        let attached = client.attach_container(&exact, Some(options)).await;
+        let attached = attached.map_err(self.engine.failed("attach to a storage job"))?;
+        let started = client.start_container(&exact, None).await;
+        started.map_err(self.engine.failed("start a storage job"))?;
+        metrics::counter!("codehub_docker_jobs_total", "job" => job.name()).increment(1);
+        Ok(Running {
+            guard,
+            output: attached.output,
+            input: Some(attached.input),
+            lines: Vec::new(),
+            early: Vec::new(),
+            finished: None,
+        })
+    }
+
+    fn body(&self, job: &Job, key: &VolumeKey, volume_labels: Option<Labels>) -> ContainerCreateBody {
+        let root = "0:0".to_owned();
+        let (words, user, capabilities, read_only) = match job {
+            Job::Prepare => (vec![self.uid.to_string(), self.gid.to_string()], root, vec!["CHOWN"], false),
+            // The home may hold what its owner has no right to read.
+            Job::Pack { level } => (vec![level.to_string()], root, vec!["DAC_READ_SEARCH"], true),
+            Job::Unpack { size, uncompressed, entries } => {
+                let words = [size, uncompressed, entries].map(u64::to_string).to_vec();
+                (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
+            }
+        };
+        let mut mount = volume_mount(&key.to_string(), VOLUME, read_only);
+        if let Some(options) = &mut mount.volume_options {
+            options.labels = volume_labels;
+        }
+        let mut cmd = vec!["storage-job".to_owned(), job.name().to_owned()];
+        cmd.extend(words);
+        let stdin = matches!(job, Job::Unpack { .. });
+        ContainerCreateBody {
+            image: Some(image::own_image()),
+            entrypoint: Some(vec![image::PROGRAM.to_owned()]),
+            cmd: Some(cmd),
+            user: Some(user),
+            env: Some(Vec::new()),
+            labels: Some(HashMap::from([
+                (LABEL_INSTANCE.to_owned(), self.deployment.clone()),
+                (LABEL_WORKSPACE.to_owned(), key.workspace.to_string()),
+                (LABEL_GENERATION.to_owned(), key.generation.to_string()),
+                (LABEL_JOB.to_owned(), job.name().to_owned()),
+            ])),
+            attach_stdin: Some(stdin),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            open_stdin: Some(stdin),
+            stdin_once: Some(stdin),
+            host_config: Some(HostConfig {
+                mounts: Some(vec![mount]),
+                network_mode: Some("none".to_owned()),
+                cap_drop: Some(vec!["ALL".to_owned()]),
+                cap_add: Some(capabilities.into_iter().map(str::to_owned).collect()),
+                security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
+                readonly_rootfs: Some(true),
+                memory: Some(MEMORY),
+                pids_limit: Some(PIDS),
+                // The stream is the home: it has no business in the engine's logs.
+                log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        }
+    }
+}
+
+/// Removes the helper when whoever ran it is gone.
+struct Guard {
+    engine: Arc<Engine>,
+    exact: Option<String>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let (Some(exact), Ok(runtime)) = (self.exact.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let engine = Arc::clone(&self.engine);
+        runtime.spawn(async move {
+            if let Err(error) = remove_container(&engine, &exact).await {
+                tracing::debug!(%error, "a storage job is left for the next try to end");
+            }
+        });
+    }
+}
+
+/// A job under way. Dropping it ends it.
+pub(super) struct Running {
+    guard: Guard,
+    output: Pin<Box<dyn Stream<Item = std::result::Result<LogOutput, Error>> + Send>>,
+    input: Option<Pin<Box<dyn AsyncWrite + Send>>>,
+    /// Of stderr, not yet a whole one.
+    lines: Vec<u8>,
+    /// Data and words come by different ways: what came before the first word, and the last one.
+    early: Vec<Bytes>,
+    finished: Option<Summary>,
+}
+
+/// What came out of a job.
+pub(super) enum Heard {
+    Data(Bytes),
+    Said(Said),
+    End,
+}
+
+impl Running {
+    pub(super) fn input(&mut self) -> Option<Pin<Box<dyn AsyncWrite + Send>>> {
+        self.input.take()
+    }
+
+    /// The next thing it says.
+    pub(super) async fn hear(&mut self) -> std::result::Result<Heard, ArchiveError> {
+        loop {
+            if let Some(end) = self.lines.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.lines.drain(..=end).collect();
+                match serde_json::from_slice(&line) {
+                    Ok(said) => return Ok(Heard::Said(said)),
+                    Err(_) => tracing::warn!(line = %String::from_utf8_lossy(&line), "a storage job said"),
+                }
+                continue;
+            }
+            match self.output.next().await {
+                None => return Ok(Heard::End),
+                Some(Ok(LogOutput::StdOut { message })) => return Ok(Heard::Data(message)),
+                Some(Ok(LogOutput::StdErr { message })) => self.lines.extend_from_slice(&message),
+                Some(Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. })) => {}
+                Some(Err(error)) => {
+                    let message = format!("the storage job's stream broke: {error}");
+                    return Err(ArchiveError::Unreachable { message });
+                }
+            }
+        }
+    }
+
+    /// How much there is to pack, near enough: the first thing a packing job says.
+    pub(super) async fn total(&mut self) -> std::result::Result<u64, ArchiveError> {
+        while self.early.iter().map(Bytes::len).sum::<usize>() < EARLY {
+            match self.hear().await? {
+                Heard::Data(bytes) => self.early.push(bytes),
+                Heard::Said(Said::Total(total)) => return Ok(total),
+                Heard::Said(Said::Done(_)) => {}
+                Heard::Said(Said::Finished(summary)) => self.finished = Some(summary),
+                Heard::Said(Said::Failed { kind, message }) => return Err(failure(&kind, message)),
+                Heard::End => break,
+            }
+        }
+        Ok(0)
+    }
+
+    /// Listens until the result. Data goes nowhere.
+    pub(super) async fn result(&mut self, progress: &Progress) -> std::result::Result<Summary, ArchiveError> {
+        let (nowhere, _) = mpsc::channel(1);
+        self.stream(progress, &nowhere).await
+    }
+
+    /// Hands on the data until the result.
+    pub(super) async fn stream(
+        &mut self,
+        progress: &Progress,
+        data: &mpsc::Sender<Bytes>,
+    ) -> std::result::Result<Summary, ArchiveError> {
+        for bytes in std::mem::take(&mut self.early) {
+            drop(data.send(bytes).await);
+        }
+        let mut finished = self.finished.take();
+        loop {
+            match self.hear().await? {
+                // A receiver that is gone has its own reason; the job is ended with us.
+                Heard::Data(bytes) => drop(data.send(bytes).await),
+                Heard::Said(Said::Total(total)) => progress.start(total),
+                Heard::Said(Said::Done(done)) => progress.advance(done.saturating_sub(progress.done())),
+                Heard::Said(Said::Finished(summary)) => {
+                    progress.advance(summary.uncompressed.saturating_sub(progress.done()));
+                    finished = Some(summary);
+                }
+                Heard::Said(Said::Failed { kind, message }) => return Err(failure(&kind, message)),
+                // Only here: what it wrote before it said so may still be on its way.
+                Heard::End => break,
+            }
+        }
+        finished.ok_or_else(|| ArchiveError::Unreachable {
+            message: "the storage job ended without a result".to_owned(),
+        })
+    }
+
+    /// Removes it, its work being done.
+    pub(super) async fn end(mut self) -> Result<()> {
+        let Some(exact) = self.guard.exact.take() else { return Ok(()) };
+        remove_container(&self.guard.engine, &exact).await
+    }
+
+    pub(super) fn pieces() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+        mpsc::channel(PIECES)
+    }
+}

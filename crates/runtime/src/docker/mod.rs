@@ -1,0 +1,91 @@
+//! Workspaces as containers of a Docker engine, their homes as its volumes.
+//!
+//! | file | |
+//! |---|---|
+//! | `engine` | the connection, what errors mean, whose things are whose |
+//! | `instances`, `body` | the runtime port; what a workspace's container may and may not |
+//! | `network`, `firewall` | a network of the deployment's own, and what cannot be reached from it |
+//! | `volumes` | the volumes port |
+//! | `jobs`, `job_main` | short-lived helper containers that read and write volumes |
+//! | `archives` | the archives port: a helper's stream joined to the archive engine |
+//! | `furnish` | the settings a home starts with |
+//! | `image` | pulling images, and building our own without any registry |
+//! | `events` | the engine's events, as wake-ups only |
+//!
+//! Whatever is ours carries `codehub.instance` with the deployment's id; nothing without it is listed,
+//! stopped or removed. Names say what a thing is, so that a retry finds what an earlier try made.
+
+mod archives;
+mod body;
+mod engine;
+mod events;
+mod firewall;
+mod furnish;
+mod image;
+mod instances;
+pub mod job_main;
+mod jobs;
+mod network;
+mod volumes;
+
+pub use archives::DockerArchives;
+pub use engine::Engine;
+pub use events::{Notice, watch_events};
+pub use firewall::FirewallChoice;
+pub use image::{BuildImage, build_image, own_image};
+pub use instances::DockerRuntime;
+pub use jobs::Jobs;
+pub use volumes::DockerVolumes;
+
+use std::time::Duration;
+
+use crate::ide::ResolvedIde;
+
+/// When an image is pulled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// When the engine does not have it.
+    Missing,
+    /// Before every start.
+    Always,
+    Never,
+}
+
+/// How the proxy gets to a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// A port of 127.0.0.1 that the engine chooses.
+    Port,
+    /// The container's own address: for a CodeHub on the engine's machine or on the same network.
+    Address,
+}
+
+/// What every workspace's container is like.
+#[derive(Debug, Clone)]
+pub struct DockerConfig {
+    /// Names this deployment: only what is labelled with it is ours.
+    pub deployment: String,
+    pub ide: ResolvedIde,
+    pub port: u16,
+    /// Where the home is mounted.
+    pub home: String,
+    pub uid: u32,
+    pub gid: u32,
+    /// Bytes; 0: no limit.
+    pub memory: u64,
+    /// Thousandths of a CPU; 0: no limit.
+    pub milli_cpus: u64,
+    /// 0: no limit.
+    pub pids: u64,
+    pub read_only: bool,
+    pub pull: PullPolicy,
+    pub reach: Reach,
+    /// An existing network to use; empty: one of our own.
+    pub network: String,
+    pub firewall: FirewallChoice,
+    pub stop_grace: Duration,
+    pub health_timeout: Duration,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The three ports on a real engine. `scripts/test` starts one and says where it is; without it these
+//! tests say that they were skipped.
+//!
+//! The image is a shell with the real `codehub` beside it, so a test can be inside a workspace.
+
+mod hardening;
+mod ports;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId, observed::InstanceState};
+use uuid::Uuid;
+
+use super::*;
+use crate::{IdeChoice, InstanceSpec, Instances, ide, volumes::Volumes};
+use codehub_archive::ObjectArchives;
+
+/// The engine of this run: `host start-script pid-file`.
+pub(super) fn engine_host() -> Option<String> {
+    let Ok(text) = std::env::var("CODEHUB_TEST_DOCKER") else {
+        eprintln!("skipped: no Docker (CODEHUB_TEST_DOCKER is not set; scripts/test starts an engine)");
+        return None;
+    };
+    if codehub().is_none() {
+        eprintln!("skipped: target/debug/codehub is not built");
+        return None;
+    }
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+/// The program that runs in the helpers: built before these tests by `scripts/test`.
+fn codehub() -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    let built = test.parent()?.parent()?.join("codehub");
+    built.exists().then_some(built)
+}
+
+/// Runs `docker` on the engine of this run.
+pub(super) fn docker(host: &str, words: &[&str]) -> String {
+    let output = Command::new("docker").args(["-H", host]).args(words).output().unwrap();
+    assert!(output.status.success(), "docker {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+pub(super) const IMAGE: &str = "codehub/ide:test-shell";
+
+pub(super) struct Rig {
+    pub(super) host: String,
+    pub(super) deployment: String,
+    pub(super) runtime: DockerRuntime,
+    pub(super) volumes: Arc<DockerVolumes>,
+    pub(super) archives: DockerArchives,
+    pub(super) jobs: Jobs,
+    _files: tempfile::TempDir,
+}
+
+impl Rig {
+    pub(super) async fn new() -> Option<Self> {
+        Self::with(|_| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut DockerConfig)) -> Option<Self> {
+        let host = engine_host()?;
+        let program = codehub()?;
+        let engine = Arc::new(Engine::new(&host));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-images");
+        let made = Command::new(script).arg(&host).arg(&program).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let deployment = Uuid::new_v4().to_string();
+        let mut config = DockerConfig {
+            deployment: deployment.clone(),
+            ide: ide::resolve_in_container(IdeChoice::Builtin, &[], "/healthz", IMAGE).unwrap(),
+            port: 8080,
+            home: "/home/coder".to_owned(),
+            uid: 1000,
+            gid: 1000,
+            memory: 256 << 20,
+            milli_cpus: 1500,
+            pids: 100,
+            read_only: true,
+            pull: PullPolicy::Never,
+            reach: Reach::Port,
+            network: String::new(),
+            firewall: FirewallChoice::Always,
+            stop_grace: Duration::from_secs(3),
+            health_timeout: Duration::from_secs(2),
+        };
+        change(&mut config);
+        let jobs = Jobs::new(Arc::clone(&engine), &deployment, (config.uid, config.gid), program);
+        let volumes = Arc::new(DockerVolumes::new(&jobs));
+        let files = tempfile::tempdir().unwrap();
+        let objects = ObjectArchives::open_local(files.path(), "archives").unwrap();
+        let archives = DockerArchives::new("files", objects, volumes.clone(), jobs.clone(), 3);
+        let runtime = DockerRuntime::new(Arc::clone(&engine), config);
+        Some(Self { host, deployment, runtime, volumes, archives, jobs, _files: files })
+    }
+
+    pub(super) fn docker(&self, words: &[&str]) -> String {
+        docker(&self.host, words)
+    }
+
+    /// Runs a shell line inside a workspace; its exit code and what it printed.
+    pub(super) fn inside(&self, spec: &InstanceSpec, line: &str) -> (bool, String) {
+        let name = format!("codehub-ws-{}", spec.workspace);
+        let output = Command::new("docker")
+            .args(["-H", &self.host, "exec", &name, "/bin/sh", "-c", line])
+            .output()
+            .unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.trim().to_owned())
+    }
+
+    pub(super) async fn running(&self) -> InstanceSpec {
+        let spec = spec();
+        self.volumes.create(&spec.volume).await.unwrap();
+        self.runtime.start(&spec).await.unwrap();
+        self.until_ready(&spec).await;
+        spec
+    }
+
+    pub(super) async fn until_ready(&self, spec: &InstanceSpec) {
+        let begun = Instant::now();
+        loop {
+            let status = self.runtime.status(spec.workspace).await;
+            if let Ok(Some(instance)) = &status {
+                match &instance.state {
+                    InstanceState::Ready => return,
+                    InstanceState::Ended(how) => {
+                        panic!(
+                            "ended: {how}: {}",
+                            self.docker(&["logs", &format!("codehub-ws-{}", spec.workspace)])
+                        )
+                    }
+                    InstanceState::Alive => {}
+                }
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{status:?}");
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+}
+
+/// What a test made, it removes.
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let label = format!("label=codehub.instance={}", self.deployment);
+        let run = |words: &[&str]| {
+            let output = Command::new("docker").args(["-H", &self.host]).args(words).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for (list, remove) in [
+            (&["ps", "-aq"][..], &["rm", "-f"][..]),
+            (&["volume", "ls", "-q"], &["volume", "rm", "-f"]),
+            (&["network", "ls", "-q"], &["network", "rm"]),
+        ] {
+            for item in run(&[list, &["--filter", &label]].concat()) {
+                run(&[remove, &[&item]].concat());
+            }
+        }
+    }
+}
+
+pub(super) fn spec() -> InstanceSpec {
+    let workspace = WorkspaceId::from_uuid(Uuid::now_v7());
+    let owner = UserId::from_uuid(Uuid::now_v7());
+    InstanceSpec {
+        workspace,
+        name: "test".to_owned(),
+        image_ref: IMAGE.to_owned(),
+        volume: VolumeKey { owner, workspace, generation: Generation(1) },
+        base_path: format!("/w/{workspace}/"),
+        url: format!("http://127.0.0.1/w/{workspace}/"),
+    }
+}

@@ -1,0 +1,299 @@
+//! What the ports promise, whatever is behind them.
+
+use codehub_domain::{ArchiveKey, Generation, OpId, observed::InstanceState};
+use futures::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    LogQuery, RuntimeError,
+    archives::Archives,
+    ide::DefaultFile,
+    volumes::{Scope, VolumeError},
+};
+use codehub_archive::Progress;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_is_idempotent() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = spec();
+    let (id, runtime) = (spec.workspace, &rig.runtime);
+    runtime.stop(id).await.unwrap();
+    assert_eq!(runtime.status(id).await.unwrap(), None);
+    assert_eq!(runtime.upstream(id).await.unwrap(), None);
+    let error = runtime.start(&spec).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Failed(text) if text.contains("does not exist")), "{error}");
+    for _ in 0..2 {
+        rig.volumes.create(&spec.volume).await.unwrap();
+    }
+    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [spec.volume]);
+    assert_eq!(rig.volumes.list(Scope::Of(&[(spec.volume.owner, id)])).await.unwrap(), [spec.volume]);
+    runtime.start(&spec).await.unwrap();
+    rig.until_ready(&spec).await;
+    let name = format!("codehub-ws-{id}");
+    let first = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
+    runtime.start(&spec).await.unwrap();
+    assert_eq!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), first, "adopted");
+    let listed = runtime.list().await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].workspace, listed[0].instance.generation), (id, Generation(1)));
+    let address = runtime.upstream(id).await.unwrap().unwrap().address();
+    assert!(address.is_some_and(|address| address.ip().is_loopback()), "{address:?}");
+    let mut logs = runtime.logs(id, LogQuery { tail: 10, follow: false }).await.unwrap();
+    let text = String::from_utf8(logs.next().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(text.contains("listens"), "{text}");
+    let error = rig.volumes.delete(&spec.volume).await.unwrap_err();
+    assert!(matches!(&error, VolumeError::Failed(text) if text.contains("is used by")), "{error}");
+    for _ in 0..2 {
+        runtime.stop(id).await.unwrap();
+        assert_eq!(runtime.status(id).await.unwrap(), None);
+    }
+    for _ in 0..2 {
+        rig.volumes.delete(&spec.volume).await.unwrap();
+    }
+    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ended_or_is_made_otherwise_is_made_anew() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    let name = format!("codehub-ws-{}", spec.workspace);
+    let (done, said) = rig.inside(&spec, "echo kept > /home/coder/note && id -u");
+    assert!(done && said == "1000", "{said}");
+    rig.docker(&["kill", &name]);
+    let state = rig.runtime.status(spec.workspace).await.unwrap().unwrap().state;
+    assert!(matches!(&state, InstanceState::Ended(how) if how.contains("137")), "{state:?}");
+    rig.runtime.start(&spec).await.unwrap();
+    rig.until_ready(&spec).await;
+    assert_eq!(rig.inside(&spec, "cat /home/coder/note"), (true, "kept".to_owned()));
+    // The next start finds a running one that is not as it should be. Another name is no reason to end it.
+    let before = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
+    let renamed = InstanceSpec { name: "other".to_owned(), ..spec.clone() };
+    rig.runtime.start(&renamed).await.unwrap();
+    assert_eq!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), before);
+    let elsewhere = InstanceSpec { url: "https://elsewhere.example/".to_owned(), ..spec.clone() };
+    rig.runtime.start(&elsewhere).await.unwrap();
+    rig.until_ready(&spec).await;
+    assert_ne!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), before);
+    // Created and never started: what a crash in between leaves.
+    rig.runtime.stop(spec.workspace).await.unwrap();
+    let label = format!("codehub.instance={}", rig.deployment);
+    let (workspace, generation) = (format!("codehub.workspace={}", spec.workspace), "codehub.generation=1");
+    rig.docker(&["create", "--name", &name, "-l", &label, "-l", &workspace, "-l", generation, IMAGE]);
+    let listed = rig.runtime.list().await.unwrap();
+    assert!(matches!(listed[0].instance.state, InstanceState::Ended(_)));
+    rig.runtime.start(&spec).await.unwrap();
+    rig.until_ready(&spec).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_are_never_touched() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = spec();
+    let name = format!("codehub-ws-{}", spec.workspace);
+    let volume = spec.volume.to_string();
+    let other = format!("codehub.instance=another-{}", rig.deployment);
+    let labels = [
+        "-l".to_owned(),
+        other.clone(),
+        "-l".to_owned(),
+        format!("codehub.workspace={}", spec.workspace),
+        "-l".to_owned(),
+        "codehub.generation=1".to_owned(),
+    ];
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let run = ["run", "-d", "--network", "none", "--name", &name];
+    let stranger = rig.docker(&[&run[..], &labels, &["--entrypoint", "sleep", IMAGE, "600"]].concat());
+    rig.docker(&[&["volume", "create", "--label", &other][..], &[&volume]].concat());
+    assert_eq!(rig.runtime.list().await.unwrap(), []);
+    assert_eq!(rig.runtime.status(spec.workspace).await.unwrap(), None);
+    assert_eq!(rig.runtime.upstream(spec.workspace).await.unwrap(), None);
+    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), []);
+    rig.runtime.stop(spec.workspace).await.unwrap();
+    assert!(rig.volumes.delete(&spec.volume).await.is_err());
+    assert!(rig.volumes.create(&spec.volume).await.is_err());
+    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+    assert!(error.contains("is not this deployment's"), "another's home is not mounted: {error}");
+    rig.docker(&["volume", "rm", &volume]);
+    rig.volumes.create(&spec.volume).await.unwrap();
+    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+    assert!(error.contains("not ours"), "{error}");
+    assert_eq!(rig.docker(&["inspect", "-f", "{{.State.Running}}", &stranger]), "true");
+    rig.docker(&["rm", "-f", &stranger]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_had_says_why() {
+    let Some(rig) = Rig::with(|config| config.pull = PullPolicy::Missing).await else { return };
+    let progress = Progress::new();
+    let error = rig.runtime.prepare("127.0.0.1:1/no/such:image", &progress).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::ImagePull(text) if text.contains("127.0.0.1:1")), "{error}");
+    rig.runtime.prepare(IMAGE, &progress).await.unwrap();
+    let never = Rig::new().await.unwrap();
+    let error = never.runtime.prepare("no/such:image", &progress).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::ImagePull(text) if text.contains("RUNTIME_PULL")), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_is_not_there_is_unreachable_and_not_empty() {
+    let engine = Arc::new(Engine::new("unix:///nowhere/engine.sock"));
+    let error = engine.ping().await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Unreachable(text) if text.contains("/nowhere")), "{error}");
+    let jobs = Jobs::new(engine, "test", (1000, 1000), "/nowhere".into());
+    let volumes = DockerVolumes::new(&jobs);
+    assert!(matches!(volumes.list(Scope::All).await, Err(VolumeError::Unreachable(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_gets_the_settings_of_the_ide_and_keeps_its_own() {
+    const FILES: &[DefaultFile] = &[DefaultFile { path: ".a/b/settings.json", text: "{\"quiet\": true}" }];
+    let Some(rig) = Rig::with(|config| config.ide.files = FILES).await else { return };
+    let spec = rig.running().await;
+    let look = "cd /home/coder; cat .a/b/settings.json; stat -c ' %a %U:%G' .a .a/b .a/b/settings.json";
+    let shown = "{\"quiet\": true} 755 coder:coder\n 755 coder:coder\n 644 coder:coder";
+    assert_eq!(rig.inside(&spec, look), (true, shown.to_owned()));
+
+    let own = "cd /home/coder; printf mine > .a/b/settings.json; busybox chmod 700 .a";
+    assert!(rig.inside(&spec, own).0);
+    for (change, now) in [
+        ("true", "mine 700 coder:coder\n 755 coder:coder\n 644 coder:coder"),
+        (
+            "rm /home/coder/.a/b/settings.json",
+            "{\"quiet\": true} 700 coder:coder\n 755 coder:coder\n 644 coder:coder",
+        ),
+    ] {
+        assert!(rig.inside(&spec, &format!("busybox {change}")).0);
+        rig.runtime.stop(spec.workspace).await.unwrap();
+        // A CodeHub that does not know that it has been there.
+        let fresh = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+        fresh.start(&spec).await.unwrap();
+        rig.until_ready(&spec).await;
+        assert_eq!(rig.inside(&spec, look), (true, now.to_owned()), "{change}");
+    }
+}
+
+fn archive_key(spec: &InstanceSpec) -> ArchiveKey {
+    ArchiveKey::of(spec.workspace, OpId::from_uuid(Uuid::now_v7()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_goes_into_an_archive_and_comes_back_as_it_was() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    let fill = "cd /home/coder && mkdir -p deep/er && echo text > deep/er/file && ln -s file deep/er/link && \
+                busybox dd if=/dev/urandom of=large bs=1M count=24 2>/dev/null && echo '#!' > run && \
+                busybox chmod 4755 run && touch shut && busybox chmod 000 shut && busybox ln large same && \
+                busybox chmod 500 deep";
+    let (done, said) = rig.inside(&spec, fill);
+    assert!(done, "{said}");
+    let sum = "cd /home/coder && busybox sha256sum large deep/er/file && stat -c '%n %a %u %g %h' run shut deep large \
+               && ls deep/er && busybox readlink deep/er/link && stat -c '%u %g' .";
+    let (_, before) = rig.inside(&spec, sum);
+    rig.runtime.stop(spec.workspace).await.unwrap();
+
+    let key = archive_key(&spec);
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    let stored = rig.archives.put(&key, &spec.volume, &progress, &cancel).await.unwrap();
+    assert!(stored.size > 24 << 20 && stored.entries >= 8, "{stored:?}");
+    assert_eq!(rig.archives.head(&key).await.unwrap(), Some(stored.clone()));
+    assert_eq!(
+        rig.archives.put(&key, &spec.volume, &progress, &cancel).await.unwrap(),
+        stored,
+        "found again"
+    );
+    let leftover =
+        rig.docker(&["ps", "-aq", "--filter", &format!("label=codehub.instance={}", rig.deployment)]);
+    assert_eq!(leftover, "", "no helper is left");
+
+    let mut restored = spec.clone();
+    restored.volume.generation = Generation(2);
+    rig.volumes.create(&restored.volume).await.unwrap();
+    rig.archives.fetch(&key, &restored.volume, &progress, &cancel).await.unwrap();
+    assert_eq!(progress.done(), stored.uncompressed);
+    rig.volumes.delete(&spec.volume).await.unwrap();
+    rig.runtime.start(&restored).await.unwrap();
+    rig.until_ready(&restored).await;
+    assert_eq!(rig.inside(&restored, sum), (true, before));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_was_left_is_ended_before_the_next_and_a_volume_in_the_making_does_not_count() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = spec();
+    // What a CodeHub that was killed leaves: a helper that never ran, and the volume it made.
+    let labels = |job: &str| {
+        ["instance", "workspace", "generation", "job"]
+            .into_iter()
+            .zip([rig.deployment.clone(), spec.workspace.to_string(), "1".to_owned(), job.to_owned()])
+            .flat_map(|(name, value)| ["-l".to_owned(), format!("codehub.{name}={value}")])
+            .collect::<Vec<String>>()
+    };
+    let job = format!("codehub-job-{}", spec.workspace);
+    let owner = spec.volume.owner.to_string();
+    let volume = spec.volume.to_string();
+    let mut create = vec!["volume".to_owned(), "create".to_owned(), "--label".to_owned()];
+    create.push(format!("codehub.owner={owner}"));
+    for label in labels("").chunks(2).take(3) {
+        create.extend(["--label".to_owned(), label[1].clone()]);
+    }
+    create.push(volume.clone());
+    rig.docker(&create.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut leave = vec!["create".to_owned(), "--name".to_owned(), job.clone(), "--network".to_owned()];
+    leave.extend(["none".to_owned(), "-v".to_owned(), format!("{volume}:/volume"), "--user".to_owned()]);
+    leave.push("0:0".to_owned());
+    leave.extend(labels("prepare"));
+    leave.extend(
+        ["--entrypoint", "/codehub", &own_image(), "storage-job", "prepare", "1000", "1000"]
+            .map(str::to_owned),
+    );
+    rig.docker(&leave.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [], "in the making");
+    rig.jobs.settle(spec.workspace).await.unwrap();
+    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [spec.volume], "finished, and only then counted");
+    rig.runtime.start(&spec).await.unwrap();
+    rig.until_ready(&spec).await;
+    assert_eq!(rig.inside(&spec, "stat -c %u:%g /home/coder").1, "1000:1000");
+    rig.runtime.stop(spec.workspace).await.unwrap();
+
+    // A helper that hangs on the volume: ended, and the archive is made.
+    let run = ["run", "-d", "--name", &job, "--network", "none", "-v"];
+    let mount = format!("{volume}:/volume");
+    let marks = labels("pack");
+    let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
+    let hanging =
+        rig.docker(&[&run[..], &[&mount], &marks, &["--entrypoint", "sleep", IMAGE, "600"]].concat());
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    rig.archives.put(&archive_key(&spec), &spec.volume, &progress, &cancel).await.unwrap();
+    assert!(!rig.docker(&["ps", "-aq", "--no-trunc"]).contains(&hanging));
+    rig.volumes.delete(&spec.volume).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_killed_makes_no_archive() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    let fill = "busybox dd if=/dev/urandom of=/home/coder/large bs=1M count=200 2>/dev/null";
+    assert!(rig.inside(&spec, fill).0);
+    rig.runtime.stop(spec.workspace).await.unwrap();
+    let key = archive_key(&spec);
+    let job = format!("codehub-job-{}", spec.workspace);
+    let host = rig.host.clone();
+    let killer = tokio::task::spawn_blocking(move || {
+        for _ in 0..400 {
+            let output = Command::new("docker").args(["-H", &host, "kill", &job]).output().unwrap();
+            if output.status.success() {
+                return true;
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        false
+    });
+    let (progress, cancel) = (Progress::new(), CancellationToken::new());
+    let outcome = rig.archives.put(&key, &spec.volume, &progress, &cancel).await;
+    assert!(killer.await.unwrap(), "it was killed");
+    assert!(outcome.is_err(), "{outcome:?}");
+    assert_eq!(rig.archives.head(&key).await.unwrap(), None, "half a home is no archive");
+    rig.archives.put(&key, &spec.volume, &progress, &cancel).await.unwrap();
+}

@@ -1,0 +1,10 @@
+//! The runtime's ports over a simulated world that can lie, be slow and break, with processes that can be
+//! frozen and killed. For the simulation and for tests that inject faults.
+
+mod backends;
+mod gate;
+mod world;
+
+pub use backends::FakeBackends;
+pub use gate::Gate;
+pub use world::{Faults, Mutation, World, short};

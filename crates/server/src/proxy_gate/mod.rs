@@ -1,0 +1,163 @@
+//! The gate of a running server: store, bus, instances and archives behind the proxy's seam.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use codehub_domain::{ArchiveKey, Desired, Timestamp, UserId, WorkspaceId, desired::Refusal, event::Actor};
+use codehub_proxy::{Proxy, Settings, activity::Sink, idle::Rules};
+use codehub_runtime::Upstream;
+use codehub_store::{Asked, Changes, Store, bus::Bus};
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::{
+    app::App,
+    auth::{self, AuthError, SESSION_COOKIE, Via},
+    config::Config,
+};
+use codehub_proxy::gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken};
+
+/// Holds the app weakly, so that the app may own the proxy.
+pub struct AppGate {
+    app: Weak<App>,
+    store: Arc<dyn Store>,
+    ide: ProxyIde,
+}
+
+impl AppGate {
+    pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
+        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide }
+    }
+
+    fn app(&self) -> Result<Arc<App>, GateError> {
+        self.app.upgrade().ok_or_else(|| GateError("the server is shutting down".into()))
+    }
+}
+
+fn unreachable(error: impl std::fmt::Display) -> GateError {
+    GateError(error.to_string())
+}
+
+/// The headers as they would look if this credential were all that was sent.
+fn only(credential: Credential<'_>) -> Option<HeaderMap> {
+    let (name, prefix, secret) = match credential {
+        Credential::Session(secret) => (header::COOKIE, format!("{SESSION_COOKIE}="), secret),
+        Credential::Bearer(secret) => (header::AUTHORIZATION, "Bearer ".into(), secret),
+    };
+    let value = HeaderValue::from_bytes(&[prefix.as_bytes(), secret].concat()).ok()?;
+    Some(HeaderMap::from_iter([(name, value)]))
+}
+
+#[async_trait]
+impl Gate for AppGate {
+    async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
+        let Some(headers) = only(credential) else { return Ok(None) };
+        match auth::identify(&*self.app()?, &headers).await {
+            Ok(identity) => Ok(Some(Caller {
+                user: identity.user.id,
+                by_cookie: match identity.via {
+                    Via::Session(_) => true,
+                    Via::Token(_) => false,
+                },
+                until: identity.until,
+            })),
+            Err(AuthError::Unauthorized(_)) => Ok(None),
+            Err(AuthError::Store(error)) => Err(unreachable(error)),
+        }
+    }
+
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError> {
+        let workspace = self.store.workspace_get(id).await.map_err(unreachable)?;
+        Ok(workspace.map(|workspace| View::new(&workspace, self.ide)))
+    }
+
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError> {
+        self.app()?.backends.instances.upstream(id).await.map_err(unreachable)
+    }
+
+    async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError> {
+        let app = self.app()?;
+        let asked = self
+            .store
+            .workspace_ask(id, Desired::Running, app.config.limits, Actor::Wake(by), "opened in the browser")
+            .await
+            .map_err(unreachable)?;
+        Ok(match asked {
+            Asked::Changed(_) | Asked::Already(_) => {
+                self.look(id).await;
+                Woken::Asked
+            }
+            Asked::NotFound | Asked::Refused(Refusal::Gone) => Woken::NotFound,
+            Asked::Refused(Refusal::Busy(_)) => Woken::Busy,
+            Asked::Refused(Refusal::NeedsRecovery) => Woken::NeedsRecovery,
+            Asked::LimitReached(hit) => Woken::Limit(hit),
+        })
+    }
+
+    async fn look(&self, id: WorkspaceId) {
+        if let Ok(app) = self.app()
+            && let Err(error) = app.bus().look(id).await
+        {
+            // The next tick looks anyway.
+            tracing::debug!(%error, "the controller could not be told to look");
+        }
+    }
+
+    async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts> {
+        let info = self.app().ok()?.backends.archives.head(&key).await.ok()??;
+        Some(ArchiveFacts { size_bytes: info.size, created_at: info.created_at })
+    }
+
+    fn changes(&self) -> Changes {
+        self.store.changes()
+    }
+}
+
+/// Where this replica tells what it saw of workspaces' activity.
+pub struct ActivitySink {
+    pub replica: String,
+    pub store: Arc<dyn Store>,
+    pub bus: Arc<dyn Bus>,
+}
+
+#[async_trait]
+impl Sink for ActivitySink {
+    async fn now(&self) -> anyhow::Result<Timestamp> {
+        Ok(self.store.now().await?)
+    }
+
+    async fn forgot(&self) -> anyhow::Result<bool> {
+        Ok(self.bus.forgot().await?)
+    }
+
+    async fn add(&self, seen: &[(WorkspaceId, Timestamp)]) -> anyhow::Result<()> {
+        Ok(self.bus.activity_add(seen).await?)
+    }
+
+    async fn flushed(&self, ago: Duration) -> anyhow::Result<()> {
+        Ok(self.store.replica_flushed(&self.replica, ago).await?)
+    }
+}
+
+/// What the proxy is configured with.
+fn settings(config: &Config, rules: Arc<Rules>) -> Settings {
+    let base = config.public_base_url.as_str();
+    let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
+    Settings {
+        wake_hold: config.proxy.wake_hold,
+        public_authority: authority.split('/').next().unwrap_or_default().to_owned(),
+        trusted_proxies: config.trusted_proxies.clone(),
+        rules,
+    }
+}
+
+/// The proxy of a running server. Spawn [`Proxy::run`] beside it.
+pub fn of_app(app: &Arc<App>, ide: ProxyIde) -> Arc<Proxy> {
+    let gate = Arc::new(AppGate::new(app, ide));
+    Proxy::new(gate, settings(&app.config, app.idle.clone()), app.activity.clone(), app.shutdown.clone())
+}
+
+#[cfg(test)]
+mod tests;

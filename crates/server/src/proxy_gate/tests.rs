@@ -1,0 +1,220 @@
+//! The real gate: store, bus and authentication as in a running server, with a controller of a few
+//! lines.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use codehub_domain::{
+    Desired, Epoch, Phase, SessionId, TokenId, UserId, WorkspaceId, event::Actor, limits::Limits,
+    observed::Instance, user::Role,
+};
+use codehub_runtime as runtime;
+use codehub_runtime::{
+    InstanceSpec, Instances, Listed, LogQuery, LogStream,
+    fake::{FakeBackends, Faults, Gate as Alive, World},
+};
+use codehub_store::{
+    Created, NewWorkspace, Store,
+    bus::MemoryBus,
+    fake::{FakeClock, FakeStore},
+};
+use uuid::Uuid;
+
+use codehub_coordinator::Backends;
+use codehub_proxy::gate::{Credential, Gate, ProxyIde, Woken};
+use tokio::net::TcpListener;
+
+use super::{ActivitySink, AppGate};
+use crate::{app::App, auth::secret, config::Config, serve};
+
+/// Everything runs at one address.
+struct At(SocketAddr);
+
+#[async_trait]
+impl Instances for At {
+    fn kind(&self) -> &'static str {
+        "at"
+    }
+    async fn ping(&self) -> runtime::Result<()> {
+        Ok(())
+    }
+    async fn start(&self, _: &InstanceSpec) -> runtime::Result<()> {
+        Ok(())
+    }
+    async fn stop(&self, _: WorkspaceId) -> runtime::Result<()> {
+        Ok(())
+    }
+    async fn status(&self, _: WorkspaceId) -> runtime::Result<Option<Instance>> {
+        Ok(None)
+    }
+    async fn list(&self) -> runtime::Result<Vec<Listed>> {
+        Ok(Vec::new())
+    }
+    async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
+        Ok(Some(self.0.into()))
+    }
+    async fn logs(&self, _: WorkspaceId, _: LogQuery) -> runtime::Result<LogStream> {
+        Ok(Box::pin(futures::stream::empty()))
+    }
+}
+
+struct Server {
+    app: Arc<App>,
+    store: Arc<FakeStore>,
+    epoch: Epoch,
+    user: UserId,
+    session: SessionId,
+}
+
+const SECRET: &str = "a-session-secret";
+const TOKEN_TEXT: &str = "a-token";
+
+impl Server {
+    async fn new(upstream: SocketAddr, settings: &[(&str, &str)]) -> Self {
+        let store = Arc::new(FakeStore::new(FakeClock::new()));
+        let fake = Arc::new(FakeBackends { world: World::new(1, Faults::NONE, None), gate: Alive::new() });
+        let backends = Backends {
+            store: store.clone(),
+            bus: Arc::new(MemoryBus::new()),
+            instances: Arc::new(At(upstream)),
+            volumes: fake.clone(),
+            archives: fake,
+        };
+        let config = Config::with(&[&[("data_dir", "/nowhere")], settings].concat()).unwrap();
+        let (user, session) = (UserId::from_uuid(Uuid::now_v7()), SessionId::from_uuid(Uuid::now_v7()));
+        store.user_create(user, "owner", "-", Role::User).await.unwrap();
+        store.session_create(session, user, &secret::hash(SECRET), 3600).await.unwrap();
+        let token = TokenId::from_uuid(Uuid::now_v7());
+        store.token_create(token, user, "t", &secret::hash(TOKEN_TEXT), None).await.unwrap();
+        let epoch = store.epoch_take("test").await.unwrap();
+        Self { app: Arc::new(App::new(config, backends)), store, epoch, user, session }
+    }
+
+    async fn workspace(&self, phase: Phase, desired: Desired) -> WorkspaceId {
+        let new = NewWorkspace {
+            id: WorkspaceId::from_uuid(Uuid::now_v7()),
+            owner: self.user,
+            name: "w".into(),
+            description: String::new(),
+            memo: String::new(),
+            image_ref: String::new(),
+            desired,
+            standby_ttl_seconds: None,
+            archive_ttl_seconds: None,
+            from_archive: None,
+            activity_mode: None,
+        };
+        let id = new.id;
+        let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.user)).await.unwrap();
+        assert!(matches!(created, Created::Created(_)));
+        self.become_phase(id, phase).await;
+        id
+    }
+
+    /// What the controller would do.
+    async fn become_phase(&self, id: WorkspaceId, phase: Phase) {
+        let read = self.store.workspace_get(id).await.unwrap().unwrap();
+        let mut next = read.status.clone();
+        next.phase = phase;
+        self.store.workspace_save(self.epoch, &read, &next, &[]).await.unwrap();
+    }
+
+    fn gate(&self) -> AppGate {
+        AppGate::new(&self.app, ProxyIde::default())
+    }
+}
+
+#[tokio::test]
+async fn the_gate_knows_our_credentials_and_no_others() {
+    let server = Server::new("127.0.0.1:1".parse().unwrap(), &[]).await;
+    let gate = server.gate();
+    let user = server.user;
+    for (credential, expected) in [
+        (Credential::Session(SECRET.as_bytes()), Some((user, true, true))),
+        (Credential::Bearer(TOKEN_TEXT.as_bytes()), Some((user, false, false))),
+        (Credential::Session(TOKEN_TEXT.as_bytes()), None),
+        (Credential::Bearer(SECRET.as_bytes()), None),
+        (Credential::Session(b""), None),
+        (Credential::Session(b"x; session=a-session-secret"), None),
+        (Credential::Bearer(b"a b"), None),
+        (Credential::Session(b"\xff\xfe"), None),
+    ] {
+        let caller = gate.identify(credential).await.unwrap();
+        let known = caller.map(|caller| (caller.user, caller.by_cookie, caller.until.is_some()));
+        assert_eq!(known, expected, "{credential:?}");
+    }
+}
+
+#[tokio::test]
+async fn waking_asks_the_store_and_pokes_the_controller() {
+    let limits = [("limits.max_running_per_user", "1")];
+    let server = Server::new("127.0.0.1:1".parse().unwrap(), &limits).await;
+    let gate = server.gate();
+    let mut looks = server.app.backends.bus.looks();
+    let first = server.workspace(Phase::Standby, Desired::Standby).await;
+    let second = server.workspace(Phase::Standby, Desired::Standby).await;
+    assert_eq!(gate.wake(first, server.user).await.unwrap(), Woken::Asked);
+    assert_eq!(looks.try_recv(), Ok(first));
+    assert_eq!(gate.workspace(first).await.unwrap().unwrap().desired, Desired::Running);
+    let Woken::Limit(hit) = gate.wake(second, server.user).await.unwrap() else { panic!("no limit") };
+    assert_eq!(hit.running.len(), 1);
+    let unknown = WorkspaceId::from_uuid(Uuid::now_v7());
+    assert_eq!(gate.wake(unknown, server.user).await.unwrap(), Woken::NotFound);
+    assert_eq!(gate.workspace(unknown).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn from_sleep_to_the_ide_and_out_again() {
+    let workspace_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = workspace_listener.local_addr().unwrap();
+    let program = axum::Router::new().fallback(|uri: http::Uri| async move { uri.to_string() });
+    tokio::spawn(async move { axum::serve(workspace_listener, program).await.unwrap() });
+
+    let server = Arc::new(Server::new(upstream, &[]).await);
+    let id = server.workspace(Phase::Standby, Desired::Standby).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/w/{id}/x", listener.local_addr().unwrap());
+    let app = server.app.clone();
+    tokio::spawn(async move { serve::run(listener, serve::router(&app), &app).await.unwrap() });
+    let client = reqwest::Client::new();
+    let open = |mode: &'static str| {
+        let cookie = format!("session={SECRET}");
+        client.get(&url).header("cookie", cookie).header("sec-fetch-mode", mode).send()
+    };
+
+    // A controller that needs a moment.
+    let (mut looks, controller) = (server.app.backends.bus.looks(), server.clone());
+    tokio::spawn(async move {
+        looks.recv().await.unwrap();
+        controller.become_phase(id, Phase::Running).await;
+    });
+    let answer = open("navigate").await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.text().await.unwrap(), "/x");
+
+    // Seen by the TTL's side.
+    let sink = ActivitySink {
+        replica: "here".into(),
+        store: server.store.clone(),
+        bus: server.app.backends.bus.clone(),
+    };
+    server.app.activity.flush(&sink).await.unwrap();
+    let seen = server.app.backends.bus.activity_read().await.unwrap();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].0, id);
+
+    // Stopped, then signed out: both are noticed without being asked for.
+    let until = async |status: u16| {
+        let reached = async {
+            while open("cors").await.unwrap().status() != status {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(1), reached).await.unwrap();
+    };
+    server.become_phase(id, Phase::Standby).await;
+    until(503).await;
+    server.store.session_delete(server.session).await.unwrap();
+    until(401).await;
+    server.app.shutdown.cancel();
+}

@@ -1,0 +1,132 @@
+//! Sessions, tokens and failed logins.
+
+use codehub_domain::user::Role;
+
+use super::{Harness, session_id, token_id};
+use crate::{UserChange, UserEdit};
+
+const DAY: u32 = 86_400;
+
+pub(crate) async fn sessions_slide_and_end(harness: &Harness) {
+    let (user, store) = (harness.user("ann").await, &harness.store);
+    let made = store.session_create(session_id(), user.id, b"secret", DAY).await.unwrap();
+    assert_eq!(made.expires_at.duration_since(made.created_at).as_secs(), i64::from(DAY));
+    assert!(store.session_use(b"other", DAY).await.unwrap().is_none());
+    let (used, who) = store.session_use(b"secret", DAY).await.unwrap().unwrap();
+    assert_eq!((&used, &who), (&made, &user), "within a minute nothing moves");
+    // Used every twenty hours, it lasts.
+    for _ in 0..4 {
+        harness.pass(20 * 3600).await;
+        let (used, _) = store.session_use(b"secret", DAY).await.unwrap().unwrap();
+        let left = used.expires_at.duration_since(store.now().await.unwrap()).as_secs();
+        assert!((i64::from(DAY) - 60..=i64::from(DAY)).contains(&left), "{left}");
+        let again = store.session_use(b"secret", DAY).await.unwrap().unwrap().0;
+        assert_eq!(again, used);
+    }
+    harness.pass(u64::from(DAY) + 1).await;
+    assert!(store.session_use(b"secret", DAY).await.unwrap().is_none());
+    // Another's secret is its own; the same secret twice is refused.
+    store.session_create(session_id(), user.id, b"two", DAY).await.unwrap();
+    assert!(store.session_create(session_id(), user.id, b"two", DAY).await.is_err());
+    let two = store.session_use(b"two", DAY).await.unwrap().unwrap().0;
+    store.session_delete(two.id).await.unwrap();
+    store.session_delete(two.id).await.unwrap();
+    assert!(store.session_use(b"two", DAY).await.unwrap().is_none());
+}
+
+pub(crate) async fn sessions_end_with_their_user(harness: &Harness) {
+    let store = &harness.store;
+    harness.admin("root").await;
+    let enable = UserEdit { disabled: Some(false), ..UserEdit::default() };
+    let edits = [
+        UserEdit { password_hash: Some("new".into()), ..UserEdit::default() },
+        UserEdit { role: Some(Role::Admin), ..UserEdit::default() },
+        UserEdit { disabled: Some(true), ..UserEdit::default() },
+    ];
+    let user = harness.user("ann").await;
+    let other = harness.user("bob").await;
+    store.session_create(session_id(), other.id, b"bob", DAY).await.unwrap();
+    store.token_create(token_id(), user.id, "ci", b"token", None).await.unwrap();
+    for (n, edit) in edits.into_iter().enumerate() {
+        let secret = [n as u8];
+        store.session_create(session_id(), user.id, &secret, DAY).await.unwrap();
+        store.user_edit(user.id, UserEdit::default()).await.unwrap();
+        assert!(store.session_use(&secret, DAY).await.unwrap().is_some(), "an empty edit ends nothing");
+        let disabled = edit.disabled == Some(true);
+        assert!(matches!(store.user_edit(user.id, edit).await.unwrap(), UserChange::Done(_)));
+        assert!(store.session_use(&secret, DAY).await.unwrap().is_none());
+        assert_eq!(store.token_use(b"token").await.unwrap().is_none(), disabled);
+        store.user_edit(user.id, enable.clone()).await.unwrap();
+        assert!(store.session_use(&secret, DAY).await.unwrap().is_none(), "ended is ended");
+        assert!(store.token_use(b"token").await.unwrap().is_some());
+    }
+    assert!(store.session_use(b"bob", DAY).await.unwrap().is_some());
+}
+
+pub(crate) async fn tokens_work_until_they_do_not(harness: &Harness) {
+    let (user, store) = (harness.user("ann").await, &harness.store);
+    let other = harness.user("bob").await;
+    let forever = store.token_create(token_id(), user.id, "forever", b"one", None).await.unwrap();
+    let short = store.token_create(token_id(), user.id, "short", b"two", Some(600)).await.unwrap();
+    assert_eq!(short.expires_at.unwrap().duration_since(short.created_at).as_secs(), 600);
+    assert_eq!(store.token_list(user.id).await.unwrap(), [short.clone(), forever.clone()]);
+    assert!(store.token_use(b"three").await.unwrap().is_none());
+    let (used, who) = store.token_use(b"one").await.unwrap().unwrap();
+    assert_eq!((used.id, &who), (forever.id, &user));
+    let first_use = used.last_used_at.unwrap();
+    let again = store.token_use(b"one").await.unwrap().unwrap().0;
+    assert_eq!(again.last_used_at, Some(first_use), "noted at most once a minute");
+    harness.pass(599).await;
+    assert!(store.token_use(b"two").await.unwrap().is_some());
+    harness.pass(2).await;
+    assert!(store.token_use(b"two").await.unwrap().is_none());
+    assert!(store.token_use(b"one").await.unwrap().unwrap().0.last_used_at.unwrap() >= first_use);
+    assert_eq!(store.token_list(user.id).await.unwrap().len(), 2, "expired, but still shown");
+    assert!(!store.token_delete(other.id, forever.id).await.unwrap(), "somebody else's");
+    assert!(store.token_delete(user.id, forever.id).await.unwrap());
+    assert!(!store.token_delete(user.id, forever.id).await.unwrap());
+    assert!(store.token_use(b"one").await.unwrap().is_none());
+    assert!(store.token_list(other.id).await.unwrap().is_empty());
+}
+
+pub(crate) async fn attempts_count_and_are_forgotten(harness: &Harness) {
+    let store = &harness.store;
+    assert_eq!(store.attempts_get("k").await.unwrap(), None);
+    for n in 1..=3 {
+        let counted = store.attempts_fail("k", 600).await.unwrap();
+        assert_eq!(counted.failures, n);
+        assert_eq!(store.attempts_get("k").await.unwrap(), Some(counted));
+    }
+    assert_eq!(store.attempts_get("other").await.unwrap(), None);
+    harness.pass(599).await;
+    assert_eq!(store.attempts_fail("k", 600).await.unwrap().failures, 4);
+    harness.pass(601).await;
+    assert_eq!(store.attempts_get("k").await.unwrap(), None);
+    assert_eq!(store.attempts_fail("k", 600).await.unwrap().failures, 1);
+    store.attempts_clear("k").await.unwrap();
+    assert_eq!(store.attempts_get("k").await.unwrap(), None);
+
+    let racers = (0..20).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { store.attempts_fail("busy", 600).await.unwrap() })
+    });
+    futures::future::join_all(racers).await;
+    assert_eq!(store.attempts_get("busy").await.unwrap().unwrap().failures, 20);
+}
+
+pub(crate) async fn sweeping_removes_only_what_has_ended(harness: &Harness) {
+    let (user, store) = (harness.user("ann").await, &harness.store);
+    store.session_create(session_id(), user.id, b"short", 600).await.unwrap();
+    store.session_create(session_id(), user.id, b"long", DAY).await.unwrap();
+    store.attempts_fail("short", 600).await.unwrap();
+    store.attempts_fail("long", DAY).await.unwrap();
+    assert_eq!(store.sessions_sweep().await.unwrap(), 0);
+    harness.pass(700).await;
+    let mut changes = harness.changes().await;
+    assert_eq!(store.sessions_sweep().await.unwrap(), 1);
+    assert_eq!(harness.drain(&mut changes).await, [super::Change::Access { user: user.id }]);
+    assert_eq!(store.sessions_sweep().await.unwrap(), 0);
+    assert!(store.session_use(b"long", DAY).await.unwrap().is_some());
+    assert_eq!(store.attempts_get("long").await.unwrap().unwrap().failures, 1);
+    assert_eq!(store.attempts_get("short").await.unwrap(), None);
+}

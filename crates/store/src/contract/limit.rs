@@ -1,0 +1,104 @@
+//! Limits on what runs, under everybody asking at once.
+
+use codehub_domain::{
+    Desired, Phase,
+    event::Actor,
+    limits::{LimitScope, Limits},
+};
+use futures::future::join_all;
+
+use super::{Asked, Created, Harness, new_workspace};
+use crate::ListFilter;
+
+const FIVE: Limits = Limits { running_per_user: 5, running_global: 100 };
+
+pub(crate) async fn fifty_at_once_get_exactly_the_places(harness: &Harness) {
+    let user = harness.user("ann").await;
+    let mut asking = Vec::new();
+    for _ in 0..50 {
+        let id = harness.workspace(user.id, Desired::Standby).await.id;
+        let store = harness.store.clone();
+        asking.push(async move {
+            tokio::spawn(async move {
+                store.workspace_ask(id, Desired::Running, FIVE, Actor::Operator, "start").await.unwrap()
+            })
+            .await
+            .unwrap()
+        });
+    }
+    let answers = join_all(asking).await;
+    let changed = answers.iter().filter(|asked| matches!(asked, Asked::Changed(_))).count();
+    assert_eq!(changed, 5);
+    assert_eq!(answers.iter().filter(|asked| matches!(asked, Asked::LimitReached(_))).count(), 45);
+    assert_eq!(harness.store.workspaces_running_of(user.id).await.unwrap().len(), 5);
+}
+
+pub(crate) async fn fifty_creations_at_once_too(harness: &Harness) {
+    let users = [harness.user("ann").await, harness.user("bob").await];
+    let limits = Limits { running_per_user: 0, running_global: 7 };
+    let creating = (0..50).map(|n| {
+        let store = harness.store.clone();
+        let new = new_workspace(users[n % 2].id, "work", Desired::Running);
+        tokio::spawn(async move { store.workspace_create(new, limits, Actor::Operator).await.unwrap() })
+    });
+    let answers = join_all(creating).await;
+    let made = answers.iter().filter(|made| matches!(made.as_ref().unwrap(), Created::Created(_))).count();
+    assert_eq!(made, 7);
+    let list = harness.store.workspace_list(&ListFilter { limit: 99, ..Default::default() }).await.unwrap();
+    assert_eq!((list.items.len(), list.total), (7, 7));
+}
+
+pub(crate) async fn a_refused_creation_leaves_nothing(harness: &Harness) {
+    let user = harness.user("ann").await;
+    let limits = Limits { running_per_user: 1, running_global: 0 };
+    let first = harness.workspace(user.id, Desired::Running).await;
+    let refused = new_workspace(user.id, "second", Desired::Running);
+    let id = refused.id;
+    let Created::LimitReached(hit) = harness.create(refused, limits).await else { panic!("created") };
+    assert_eq!(hit.scope, LimitScope::User { limit: 1 });
+    assert_eq!(hit.running.iter().map(|running| running.id).collect::<Vec<_>>(), [first.id]);
+    assert_eq!(harness.store.workspace_get(id).await.unwrap(), None);
+    assert_eq!(harness.store.workspace_history(id, None, 9).await.unwrap().total, 0);
+    // What does not run needs no place.
+    let asleep = new_workspace(user.id, "asleep", Desired::Standby);
+    assert!(matches!(harness.create(asleep, limits).await, Created::Created(_)));
+}
+
+/// What runs or is meant to run counts; the one that asks is not in its own way.
+pub(crate) async fn what_takes_a_place(harness: &Harness) {
+    let (user, epoch) = (harness.user("ann").await, harness.leader().await);
+    let one = Limits { running_per_user: 1, running_global: 0 };
+    let ask = |id, wish| harness.store.workspace_ask(id, wish, one, Actor::Operator, "asked");
+    let first = harness.workspace(user.id, Desired::Running).await;
+    let second = harness.workspace(user.id, Desired::Standby).await;
+    harness.put(epoch, first.id, |status| status.phase = Phase::Running).await;
+    // Asked to stop, but still running.
+    assert!(matches!(ask(first.id, Desired::Standby).await.unwrap(), Asked::Changed(_)));
+    let before = harness.get(second.id).await;
+    assert!(matches!(ask(second.id, Desired::Running).await.unwrap(), Asked::LimitReached(_)));
+    assert_eq!(harness.get(second.id).await, before);
+    // It may change its mind: the place is its own.
+    assert!(matches!(ask(first.id, Desired::Running).await.unwrap(), Asked::Changed(_)));
+    // Deleted, it keeps its place for as long as it runs, though nobody can see it any more.
+    assert!(matches!(ask(first.id, Desired::Deleted).await.unwrap(), Asked::Changed(_)));
+    assert!(matches!(ask(second.id, Desired::Running).await.unwrap(), Asked::LimitReached(_)));
+    assert_eq!(harness.store.workspaces_running_of(user.id).await.unwrap(), []);
+    harness.put(epoch, first.id, |status| status.phase = Phase::Deleting).await;
+    assert!(matches!(ask(second.id, Desired::Running).await.unwrap(), Asked::Changed(_)));
+    assert_eq!(harness.store.workspaces_running_of(user.id).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn the_hit_lists_only_ones_own(harness: &Harness) {
+    let (ann, bob) = (harness.user("ann").await, harness.user("bob").await);
+    let limits = Limits { running_per_user: 5, running_global: 2 };
+    let own = harness.workspace(ann.id, Desired::Running).await;
+    harness.workspace(bob.id, Desired::Running).await;
+    let Created::LimitReached(hit) =
+        harness.create(new_workspace(ann.id, "third", Desired::Running), limits).await
+    else {
+        panic!("created");
+    };
+    assert_eq!(hit.scope, LimitScope::Global { limit: 2 });
+    assert_eq!(hit.running.len(), 1);
+    assert_eq!((hit.running[0].id, hit.running[0].name.as_str()), (own.id, "work"));
+}

@@ -1,0 +1,109 @@
+//! Reading many.
+
+use codehub_domain::{Desired, Phase, limits::Limits};
+
+use super::{Created, Harness, new_workspace, workspace_id};
+use crate::ListFilter;
+
+fn all() -> ListFilter {
+    ListFilter { limit: 100, ..ListFilter::default() }
+}
+
+async fn named(harness: &Harness, owner: codehub_domain::UserId, name: &str) -> codehub_domain::WorkspaceId {
+    match harness.create(new_workspace(owner, name, Desired::Standby), Limits::NONE).await {
+        Created::Created(workspace) => workspace.id,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn newest_first_in_pages(harness: &Harness) {
+    let user = harness.user("ann").await;
+    let mut ids = Vec::new();
+    for n in 0..7 {
+        ids.push(named(harness, user.id, &format!("w{n}")).await);
+    }
+    ids.reverse();
+    let mut filter = ListFilter { limit: 3, ..all() };
+    let mut seen = Vec::new();
+    loop {
+        let page = harness.store.workspace_list(&filter).await.unwrap();
+        assert_eq!(page.total, 7, "the total does not depend on the page");
+        seen.extend(page.items.iter().map(|workspace| workspace.id));
+        assert_eq!(page.more, seen.len() < 7);
+        if !page.more {
+            break;
+        }
+        filter.before = seen.last().copied();
+    }
+    assert_eq!(seen, ids);
+    let none = harness.store.workspace_list(&ListFilter { limit: 0, ..all() }).await.unwrap();
+    assert_eq!((none.items.len(), none.more, none.total), (0, true, 7));
+}
+
+pub(crate) async fn filters_combine(harness: &Harness) {
+    let (ann, bob, epoch) = (harness.user("ann").await, harness.user("bob").await, harness.leader().await);
+    let running = named(harness, ann.id, "api").await;
+    named(harness, ann.id, "api two").await;
+    let other = named(harness, bob.id, "api").await;
+    harness.put(epoch, running, |status| status.phase = Phase::Running).await;
+    harness.put(epoch, other, |status| status.phase = Phase::Running).await;
+    let count = async |filter: ListFilter| harness.store.workspace_list(&filter).await.unwrap().total;
+    assert_eq!(count(all()).await, 3);
+    assert_eq!(count(ListFilter { owner: Some(ann.id), ..all() }).await, 2);
+    assert_eq!(count(ListFilter { phase: Some(Phase::Running), ..all() }).await, 2);
+    let filter =
+        ListFilter { owner: Some(ann.id), phase: Some(Phase::Running), query: Some("API".into()), ..all() };
+    let page = harness.store.workspace_list(&filter).await.unwrap();
+    assert_eq!(page.items.iter().map(|found| found.id).collect::<Vec<_>>(), [running]);
+    assert_eq!(count(ListFilter { owner: Some(super::user_id()), ..all() }).await, 0);
+}
+
+/// No wildcards, no quoting, any alphabet.
+pub(crate) async fn the_query_is_a_plain_substring(harness: &Harness) {
+    let user = harness.user("ann").await;
+    for name in ["100% done", "under_score", "Straße ÄÖÜ", "back\\slash", "plain 'quoted'", "ПРИВЕТ"]
+    {
+        named(harness, user.id, name).await;
+    }
+    for (query, expected) in [
+        ("", 6),
+        ("%", 1),
+        ("_", 1),
+        ("\\", 1),
+        ("'", 1),
+        ("0% d", 1),
+        ("ÄöÜ", 1),
+        ("привет", 1),
+        ("PLAIN", 1),
+        ("nothing", 0),
+    ] {
+        let filter = ListFilter { query: Some(query.into()), ..all() };
+        assert_eq!(harness.store.workspace_list(&filter).await.unwrap().total, expected, "{query:?}");
+    }
+}
+
+pub(crate) async fn many_are_read_at_once(harness: &Harness) {
+    let user = harness.user("ann").await;
+    let one = harness.workspace(user.id, Desired::Running).await;
+    let two = harness.workspace(user.id, Desired::Running).await;
+    let found = harness.store.workspaces_get(&[two.id, workspace_id(), one.id, two.id]).await.unwrap();
+    assert_eq!(found.len(), 2);
+    assert!(found.contains(&one) && found.contains(&two));
+    assert_eq!(harness.store.workspaces_get(&[]).await.unwrap(), []);
+    assert_eq!(harness.store.workspace_get(workspace_id()).await.unwrap(), None);
+    let users = harness.store.users_get(&[user.id, super::user_id()]).await.unwrap();
+    assert_eq!((users.len(), &users[&user.id]), (1, &user));
+}
+
+pub(crate) async fn counts_by_phase(harness: &Harness) {
+    let (user, epoch) = (harness.user("ann").await, harness.leader().await);
+    for phase in [Phase::Pending, Phase::Running, Phase::Running, Phase::Archived] {
+        let made = harness.workspace(user.id, Desired::Running).await;
+        harness.put(epoch, made.id, |status| status.phase = phase).await;
+    }
+    let gone = harness.workspace(user.id, Desired::Running).await;
+    harness.ask(gone.id, Desired::Deleted).await;
+    let counts = harness.store.workspace_counts().await.unwrap();
+    let expected = [(Phase::Pending, 1), (Phase::Archived, 1), (Phase::Running, 2)];
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
+}

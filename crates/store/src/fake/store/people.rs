@@ -1,0 +1,270 @@
+//! Users, sessions, tokens and failed logins of the fake store.
+
+use std::{collections::HashMap, time::Duration};
+
+use codehub_domain::{
+    SessionId, Timestamp, TokenId, UserId,
+    retry::saturating_add,
+    user::{ApiToken, Role, Session, User},
+};
+
+use super::{
+    AttemptRow, SessionRow, Step, TokenRow, UserRow,
+    workspaces::{later, page},
+};
+use crate::{
+    Attempts, Change, Page, Result, StoreError, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash,
+    renews_after_micros,
+};
+
+impl Step<'_> {
+    pub(super) fn user(&self, id: UserId) -> Option<&User> {
+        self.state.users.get(&id).filter(|row| !row.deleted).map(|row| &row.user)
+    }
+
+    fn living_users(&self) -> impl Iterator<Item = &UserRow> {
+        self.state.users.values().filter(|row| !row.deleted)
+    }
+
+    pub(super) fn user_create(
+        &mut self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+        role: Role,
+    ) -> Result<UserChange> {
+        let name_key = username.to_lowercase();
+        if self.living_users().any(|row| row.name_key == name_key) {
+            return Ok(UserChange::NameTaken);
+        }
+        if self.state.users.contains_key(&id) {
+            return Err(StoreError::Failed(format!("there is already a user {id}")));
+        }
+        let user = User { id, username: username.into(), role, disabled: false, created_at: self.now };
+        let row =
+            UserRow { user: user.clone(), name_key, password_hash: password_hash.into(), deleted: false };
+        self.state.users.insert(id, row);
+        Ok(UserChange::Done(user))
+    }
+
+    pub(super) fn user_create_first(
+        &mut self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+    ) -> Result<Option<User>> {
+        if !self.state.users.is_empty() {
+            return Ok(None);
+        }
+        match self.user_create(id, username, password_hash, Role::Admin)? {
+            UserChange::Done(user) => Ok(Some(user)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn users(&self, ids: &[UserId]) -> HashMap<UserId, User> {
+        ids.iter().filter_map(|id| self.user(*id).map(|user| (*id, user.clone()))).collect()
+    }
+
+    pub(super) fn user_by_name(&self, username: &str) -> Option<UserWithHash> {
+        let key = username.to_lowercase();
+        let row = self.living_users().find(|row| row.name_key == key)?;
+        Some(UserWithHash { user: row.user.clone(), password_hash: row.password_hash.clone() })
+    }
+
+    pub(super) fn user_list(&self, after: Option<UserId>, limit: u32) -> Page<User> {
+        let rest = self.living_users().filter(|row| after.is_none_or(|after| row.user.id > after));
+        page(rest.map(|row| row.user.clone()), self.user_count(), limit)
+    }
+
+    pub(super) fn user_count(&self) -> usize {
+        self.living_users().count()
+    }
+
+    fn is_last_admin(&self, id: UserId) -> bool {
+        let administers = |row: &&UserRow| row.user.is_admin() && !row.user.disabled;
+        let mut admins = self.living_users().filter(administers).map(|row| row.user.id);
+        admins.next() == Some(id) && admins.next().is_none()
+    }
+
+    pub(super) fn user_edit(&mut self, id: UserId, edit: UserEdit) -> UserChange {
+        let Some(before) = self.user(id).cloned() else {
+            return UserChange::NotFound;
+        };
+        let after = User {
+            role: edit.role.unwrap_or(before.role),
+            disabled: edit.disabled.unwrap_or(before.disabled),
+            ..before.clone()
+        };
+        if self.is_last_admin(id) && (!after.is_admin() || after.disabled) {
+            return UserChange::LastAdmin;
+        }
+        let changed = edit.password_hash.is_some() || before != after;
+        if let Some(row) = self.state.users.get_mut(&id) {
+            row.user = after.clone();
+            if let Some(hash) = edit.password_hash {
+                row.password_hash = hash;
+            }
+        }
+        if changed {
+            self.state.sessions.retain(|_, row| row.session.user != id);
+            self.tell(Change::Access { user: id });
+        }
+        UserChange::Done(after)
+    }
+
+    pub(super) fn user_delete(&mut self, id: UserId) -> UserChange {
+        let Some(user) = self.user(id).cloned() else {
+            return UserChange::NotFound;
+        };
+        if self.is_last_admin(id) {
+            return UserChange::LastAdmin;
+        }
+        let owned = |found: &&codehub_domain::Workspace| found.owner == id && found.deleted_at.is_none();
+        let living = self.state.workspaces.values().filter(owned).count();
+        if living > 0 {
+            return UserChange::OwnsWorkspaces(living as u64);
+        }
+        if let Some(row) = self.state.users.get_mut(&id) {
+            row.deleted = true;
+            row.password_hash.clear();
+        }
+        self.state.sessions.retain(|_, row| row.session.user != id);
+        self.state.tokens.retain(|_, row| row.token.user != id);
+        self.tell(Change::Access { user: id });
+        UserChange::Done(user)
+    }
+
+    pub(super) fn existing(&self, user: UserId) -> Result<()> {
+        let missing = || StoreError::Failed(format!("there is no user {user}"));
+        self.user(user).map(|_| ()).ok_or_else(missing)
+    }
+
+    fn enabled(&self, user: UserId) -> Option<User> {
+        self.user(user).filter(|user| !user.disabled).cloned()
+    }
+
+    pub(super) fn session_create(
+        &mut self,
+        id: SessionId,
+        user: UserId,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Session> {
+        self.existing(user)?;
+        if self.state.sessions.values().any(|row| row.session.id == id || row.secret_hash == secret_hash) {
+            return Err(StoreError::Failed("there is already such a session".into()));
+        }
+        let expires_at = later(self.now, lifetime_seconds);
+        let session = Session { id, user, created_at: self.now, expires_at };
+        let row =
+            SessionRow { session: session.clone(), secret_hash: secret_hash.into(), renewed_at: self.now };
+        self.state.sessions.insert(id, row);
+        Ok(session)
+    }
+
+    pub(super) fn session_use(
+        &mut self,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Option<(Session, User)> {
+        let now = self.now;
+        let row = self.state.sessions.values().find(|row| row.secret_hash == secret_hash)?;
+        let (id, user) = (row.session.id, self.enabled(row.session.user)?);
+        let row = self.state.sessions.get_mut(&id).filter(|row| row.session.expires_at > now)?;
+        if micros_later(row.renewed_at, renews_after_micros(lifetime_seconds)) <= now {
+            row.renewed_at = now;
+            row.session.expires_at = later(now, lifetime_seconds);
+        }
+        Some((row.session.clone(), user))
+    }
+
+    pub(super) fn session_delete(&mut self, id: SessionId) {
+        if let Some(row) = self.state.sessions.remove(&id) {
+            self.tell(Change::Access { user: row.session.user });
+        }
+    }
+
+    pub(super) fn sessions_sweep(&mut self) -> u64 {
+        let now = self.now;
+        let ended = self.state.sessions.extract_if(.., |_, row| row.session.expires_at <= now);
+        let users: Vec<_> = ended.map(|(_, row)| row.session.user).collect();
+        for user in &users {
+            self.tell(Change::Access { user: *user });
+        }
+        self.state.attempts.retain(|_, row| row.forget_at > now);
+        users.len() as u64
+    }
+
+    pub(super) fn token_create(
+        &mut self,
+        id: TokenId,
+        user: UserId,
+        name: &str,
+        secret_hash: &[u8],
+        expires_in_seconds: Option<u32>,
+    ) -> Result<ApiToken> {
+        self.existing(user)?;
+        if self.state.tokens.values().any(|row| row.token.id == id || row.secret_hash == secret_hash) {
+            return Err(StoreError::Failed("there is already such a token".into()));
+        }
+        let token = ApiToken {
+            id,
+            user,
+            name: name.into(),
+            created_at: self.now,
+            expires_at: expires_in_seconds.map(|seconds| later(self.now, seconds)),
+            last_used_at: None,
+        };
+        self.state.tokens.insert(id, TokenRow { token: token.clone(), secret_hash: secret_hash.into() });
+        Ok(token)
+    }
+
+    pub(super) fn token_use(&mut self, secret_hash: &[u8]) -> Option<(ApiToken, User)> {
+        let now = self.now;
+        let row = self.state.tokens.values().find(|row| row.secret_hash == secret_hash)?;
+        let (id, user) = (row.token.id, self.enabled(row.token.user)?);
+        let row = self.state.tokens.get_mut(&id)?;
+        if row.token.expires_at.is_some_and(|end| end <= now) {
+            return None;
+        }
+        if row.token.last_used_at.is_none_or(|at| micros_later(at, USE_NOTED_EVERY_MICROS) <= now) {
+            row.token.last_used_at = Some(now);
+        }
+        Some((row.token.clone(), user))
+    }
+
+    pub(super) fn token_list(&self, user: UserId) -> Vec<ApiToken> {
+        let rows = self.state.tokens.values().rev().filter(|row| row.token.user == user);
+        rows.map(|row| row.token.clone()).collect()
+    }
+
+    pub(super) fn token_delete(&mut self, user: UserId, id: TokenId) -> bool {
+        let theirs = self.state.tokens.get(&id).is_some_and(|row| row.token.user == user);
+        if theirs {
+            self.state.tokens.remove(&id);
+            self.tell(Change::Access { user });
+        }
+        theirs
+    }
+
+    pub(super) fn attempts_get(&self, key: &str) -> Option<Attempts> {
+        let row = self.state.attempts.get(key).filter(|row| row.forget_at > self.now)?;
+        Some(Attempts { failures: row.failures, last_failure: row.last_failure })
+    }
+
+    pub(super) fn attempts_fail(&mut self, key: &str, forget_after_seconds: u32) -> Attempts {
+        let now = self.now;
+        let counts =
+            |row: &AttemptRow| row.forget_at > now && later(row.last_failure, forget_after_seconds) > now;
+        let before = self.state.attempts.get(key).filter(|row| counts(row)).map_or(0, |row| row.failures);
+        let failures = before.saturating_add(1);
+        let row = AttemptRow { failures, last_failure: now, forget_at: later(now, forget_after_seconds) };
+        self.state.attempts.insert(key.into(), row);
+        Attempts { failures, last_failure: now }
+    }
+}
+
+fn micros_later(at: Timestamp, micros: i64) -> Timestamp {
+    saturating_add(at, Duration::from_micros(micros.unsigned_abs()))
+}

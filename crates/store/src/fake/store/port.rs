@@ -1,0 +1,358 @@
+//! The port of the fake store, method by method.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use codehub_domain::{
+    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    activity::Hold,
+    event::{Actor, HistoryEntry, Transition},
+    gc::{GcRow, Item},
+    limits::{Limits, RunningWorkspace},
+    recovery::Recovery,
+    ttl::TtlPolicy,
+    user::{ApiToken, Role, Session, User},
+};
+
+use super::FakeStore;
+use crate::{
+    Ask, Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter,
+    NewHold, NewWorkspace, Page, REPLICA_FORGOTTEN_AFTER, Reading, Recovered, ReplicaNote, ReplicaSeen,
+    Result, Saved, Store, UserChange, UserEdit, UserWithHash,
+};
+
+#[async_trait]
+impl Store for FakeStore {
+    fn kind(&self) -> &'static str {
+        "fake"
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.run("now", |step| Ok(step.now))
+    }
+
+    fn changes(&self) -> Changes {
+        self.changes.subscribe()
+    }
+
+    async fn epoch_take(&self, holder: &str) -> Result<Epoch> {
+        let _ = holder;
+        self.run("epoch_take", |step| {
+            step.state.epoch += 1;
+            Ok(Epoch(step.state.epoch))
+        })
+    }
+
+    async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool> {
+        self.run("epoch_is_current", |step| Ok(step.leads(epoch)))
+    }
+
+    async fn replica_note(&self, note: &ReplicaNote) -> Result<()> {
+        self.run("replica_note", |step| {
+            let ReplicaNote { name, version, role } = note.clone();
+            let replicas = &mut step.state.replicas;
+            let known = replicas.get(&name);
+            let started_at = known.map_or(step.now, |known| known.started_at);
+            let flushed_at = known.map_or(step.now, |known| known.flushed_at);
+            let seen =
+                ReplicaSeen { name: name.clone(), version, role, started_at, seen_at: step.now, flushed_at };
+            replicas.insert(name, seen);
+            let age = |seen: &ReplicaSeen| step.now.duration_since(seen.seen_at).unsigned_abs();
+            replicas.retain(|_, seen| age(seen) <= REPLICA_FORGOTTEN_AFTER);
+            Ok(())
+        })
+    }
+
+    async fn replica_flushed(&self, name: &str, ago: Duration) -> Result<()> {
+        self.run("replica_flushed", |step| {
+            let until = step.now - ago;
+            if let Some(seen) = step.state.replicas.get_mut(name) {
+                seen.flushed_at = seen.flushed_at.max(until);
+            }
+            Ok(())
+        })
+    }
+
+    async fn replica_leave(&self, name: &str) -> Result<()> {
+        self.run("replica_leave", |step| {
+            step.state.replicas.remove(name);
+            Ok(())
+        })
+    }
+
+    async fn replicas(&self) -> Result<(Timestamp, Vec<ReplicaSeen>)> {
+        self.run("replicas", |step| {
+            let mut seen: Vec<_> = step.state.replicas.values().cloned().collect();
+            seen.sort_by_key(|seen| seen.started_at);
+            Ok((step.now, seen))
+        })
+    }
+
+    async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
+        self.run("workspace_create", |step| step.create(new, limits, actor))
+    }
+
+    async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
+        self.run("workspace_get", |step| Ok(step.state.workspaces.get(&id).cloned()))
+    }
+
+    async fn workspaces_get(&self, ids: &[WorkspaceId]) -> Result<Vec<Workspace>> {
+        self.run("workspaces_get", |step| {
+            let ids: BTreeSet<_> = ids.iter().collect();
+            Ok(ids.into_iter().filter_map(|id| step.state.workspaces.get(id).cloned()).collect())
+        })
+    }
+
+    async fn workspace_list(&self, filter: &ListFilter) -> Result<Page<Workspace>> {
+        self.run("workspace_list", |step| Ok(step.list(filter)))
+    }
+
+    async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
+        self.run("workspace_edit", |step| Ok(step.edit(id, edit)))
+    }
+
+    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+        self.run("workspace_ask", |step| Ok(step.ask(id, ask)))
+    }
+
+    async fn workspace_recover(
+        &self,
+        id: WorkspaceId,
+        wish: Recovery,
+        desired: Option<Desired>,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Recovered> {
+        self.run("workspace_recover", |step| Ok(step.recover(id, wish, desired, limits, actor)))
+    }
+
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        self.run("workspace_hold", |step| Ok(step.hold(id, new)))
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        self.run("workspace_release", |step| Ok(step.release(id, hold)))
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        self.run("workspace_holds", |step| Ok(step.holds(id)))
+    }
+
+    async fn workspace_history(
+        &self,
+        id: WorkspaceId,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<HistoryEntry>> {
+        self.run("workspace_history", |step| Ok(step.history_page(id, before, limit)))
+    }
+
+    async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
+        self.run("workspaces_running_of", |step| Ok(step.running_of(owner)))
+    }
+
+    async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>> {
+        self.run("workspace_counts", |step| Ok(step.counts()))
+    }
+
+    async fn workspaces_due(&self, due: Due) -> Result<Reading> {
+        self.run("workspaces_due", |step| Ok(step.due(due)))
+    }
+
+    async fn workspace_save(
+        &self,
+        epoch: Epoch,
+        read: &Workspace,
+        next: &Status,
+        history: &[Transition],
+    ) -> Result<Saved> {
+        self.run("workspace_save", |step| step.save(epoch, read, next, history))
+    }
+
+    async fn workspaces_observed(&self, epoch: Epoch, ids: &[WorkspaceId]) -> Result<bool> {
+        self.run("workspaces_observed", |step| Ok(step.observed(epoch, ids)))
+    }
+
+    async fn access_sync(&self, epoch: Epoch, seen: &[(WorkspaceId, Timestamp)]) -> Result<bool> {
+        self.run("access_sync", |step| Ok(step.access_sync(epoch, seen)))
+    }
+
+    async fn ttl_expire(&self, epoch: Epoch, policy: &TtlPolicy) -> Result<Vec<Expired>> {
+        self.run("ttl_expire", |step| Ok(step.ttl_expire(epoch, policy)))
+    }
+
+    async fn ttl_next(&self, policy: &TtlPolicy) -> Result<Option<Timestamp>> {
+        self.run("ttl_next", |step| Ok(step.ttl_next(policy)))
+    }
+
+    async fn gc_rows(&self) -> Result<Vec<GcRow>> {
+        self.run("gc_rows", |step| Ok(step.gc_rows()))
+    }
+
+    async fn gc_sightings(&self) -> Result<BTreeMap<Item, Timestamp>> {
+        self.run("gc_sightings", |step| Ok(step.state.sightings.clone()))
+    }
+
+    async fn gc_sightings_replace(
+        &self,
+        epoch: Epoch,
+        sightings: &BTreeMap<Item, Timestamp>,
+    ) -> Result<bool> {
+        self.run("gc_sightings_replace", |step| {
+            let leads = step.leads(epoch);
+            if leads {
+                step.state.sightings = sightings.clone();
+                let now = step.now.as_microsecond();
+                step.state.claims.retain(|item, at| {
+                    sightings.contains_key(item) || now - at.as_microsecond() <= CLAIM_KEPT_MICROS
+                });
+            }
+            Ok(leads)
+        })
+    }
+
+    async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
+        self.run("gc_claim", |step| Ok(step.claim(epoch, item)))
+    }
+
+    async fn user_create(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+        role: Role,
+    ) -> Result<UserChange> {
+        self.run("user_create", |step| step.user_create(id, username, password_hash, role))
+    }
+
+    async fn user_create_first(
+        &self,
+        id: UserId,
+        username: &str,
+        password_hash: &str,
+    ) -> Result<Option<User>> {
+        self.run("user_create_first", |step| step.user_create_first(id, username, password_hash))
+    }
+
+    async fn user_get(&self, id: UserId) -> Result<Option<User>> {
+        self.run("user_get", |step| Ok(step.user(id).cloned()))
+    }
+
+    async fn users_get(&self, ids: &[UserId]) -> Result<HashMap<UserId, User>> {
+        self.run("users_get", |step| Ok(step.users(ids)))
+    }
+
+    async fn user_by_name(&self, username: &str) -> Result<Option<UserWithHash>> {
+        self.run("user_by_name", |step| Ok(step.user_by_name(username)))
+    }
+
+    async fn user_list(&self, after: Option<UserId>, limit: u32) -> Result<Page<User>> {
+        self.run("user_list", |step| Ok(step.user_list(after, limit)))
+    }
+
+    async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange> {
+        self.run("user_edit", |step| Ok(step.user_edit(id, edit)))
+    }
+
+    async fn user_delete(&self, id: UserId) -> Result<UserChange> {
+        self.run("user_delete", |step| Ok(step.user_delete(id)))
+    }
+
+    async fn user_count(&self) -> Result<u64> {
+        self.run("user_count", |step| Ok(step.user_count() as u64))
+    }
+
+    async fn session_create(
+        &self,
+        id: SessionId,
+        user: UserId,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Session> {
+        self.run("session_create", |step| step.session_create(id, user, secret_hash, lifetime_seconds))
+    }
+
+    async fn session_use(
+        &self,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Option<(Session, User)>> {
+        self.run("session_use", |step| Ok(step.session_use(secret_hash, lifetime_seconds)))
+    }
+
+    async fn session_delete(&self, id: SessionId) -> Result<()> {
+        self.run("session_delete", |step| {
+            step.session_delete(id);
+            Ok(())
+        })
+    }
+
+    async fn sessions_sweep(&self) -> Result<u64> {
+        self.run("sessions_sweep", |step| Ok(step.sessions_sweep()))
+    }
+
+    async fn token_create(
+        &self,
+        id: TokenId,
+        user: UserId,
+        name: &str,
+        secret_hash: &[u8],
+        expires_in_seconds: Option<u32>,
+    ) -> Result<ApiToken> {
+        self.run("token_create", |step| step.token_create(id, user, name, secret_hash, expires_in_seconds))
+    }
+
+    async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
+        self.run("token_use", |step| Ok(step.token_use(secret_hash)))
+    }
+
+    async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>> {
+        self.run("token_list", |step| Ok(step.token_list(user)))
+    }
+
+    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
+        self.run("token_delete", |step| Ok(step.token_delete(user, id)))
+    }
+
+    async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
+        self.run("attempts_get", |step| Ok(step.attempts_get(key)))
+    }
+
+    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
+        self.run("attempts_fail", |step| Ok(step.attempts_fail(key, forget_after_seconds)))
+    }
+
+    async fn attempts_clear(&self, key: &str) -> Result<()> {
+        self.run("attempts_clear", |step| {
+            step.state.attempts.remove(key);
+            Ok(())
+        })
+    }
+
+    async fn setting_get(&self, name: &str) -> Result<Option<String>> {
+        self.run("setting_get", |step| Ok(step.state.settings.get(name).cloned()))
+    }
+
+    async fn setting_put(&self, name: &str, value: &str) -> Result<()> {
+        self.run("setting_put", |step| {
+            step.state.settings.insert(name.into(), value.into());
+            Ok(())
+        })
+    }
+
+    async fn setting_init(&self, name: &str, value: &str) -> Result<String> {
+        self.run("setting_init", |step| {
+            Ok(step.state.settings.entry(name.into()).or_insert_with(|| value.into()).clone())
+        })
+    }
+
+    async fn setting_delete(&self, name: &str) -> Result<()> {
+        self.run("setting_delete", |step| {
+            step.state.settings.remove(name);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Failed logins, per account-and-address and per address.
+
+use sqlx::postgres::PgRow;
+
+use super::{PostgresStore, Result, row};
+use crate::Attempts;
+
+pub(super) async fn get(store: &PostgresStore, key: &str) -> Result<Option<Attempts>> {
+    let found = sqlx::query(
+        "SELECT failures, last_failure_at FROM login_attempts WHERE key = $1 AND forget_at > codehub_now()",
+    )
+    .bind(key)
+    .fetch_optional(&store.pool)
+    .await?;
+    found.as_ref().map(attempts).transpose()
+}
+
+pub(super) async fn fail(store: &PostgresStore, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
+    let mut write = store.write().await?;
+    let now = write.now().await?;
+    let counted = sqlx::query(
+        "INSERT INTO login_attempts (key, failures, last_failure_at, forget_at) VALUES ($1, 1, $2, $3)
+         ON CONFLICT (key) DO UPDATE SET
+             failures = CASE WHEN login_attempts.last_failure_at + $4 <= $2 OR login_attempts.forget_at <= $2
+                             THEN 1 ELSE least(login_attempts.failures + 1, 4294967295) END,
+             last_failure_at = excluded.last_failure_at,
+             forget_at = excluded.forget_at
+         RETURNING failures, last_failure_at",
+    )
+    .bind(key)
+    .bind(now)
+    .bind(row::later(now, forget_after_seconds))
+    .bind(i64::from(forget_after_seconds) * 1_000_000)
+    .fetch_one(write.connection())
+    .await?;
+    write.commit().await?;
+    attempts(&counted)
+}
+
+pub(super) async fn clear(store: &PostgresStore, key: &str) -> Result<()> {
+    sqlx::query("DELETE FROM login_attempts WHERE key = $1").bind(key).execute(&store.pool).await?;
+    Ok(())
+}
+
+fn attempts(found: &PgRow) -> Result<Attempts> {
+    Ok(Attempts {
+        failures: row::number(found, "failures")?,
+        last_failure: row::at(found, "last_failure_at")?,
+    })
+}

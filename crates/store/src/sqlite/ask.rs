@@ -1,0 +1,56 @@
+//! Wishes: the one place where somebody's `desired_state` is written on request. The rule is the
+//! domain's; this makes it hold while others ask too.
+
+use codehub_domain::{
+    Desired, Workspace, WorkspaceId,
+    desired::{self, Answer},
+};
+
+use super::{Result, SqliteStore, history, row, workspaces, write::Write};
+use crate::{Ask, Asked, values};
+
+pub(super) async fn ask(store: &SqliteStore, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+    let mut write = store.write().await?;
+    let Some(workspace) = workspaces::get(write.connection(), id).await? else {
+        return Ok(Asked::NotFound);
+    };
+    let asked = within(&mut write, workspace, ask).await?;
+    if asked.granted().is_some() {
+        write.commit().await?;
+    }
+    Ok(asked)
+}
+
+/// The same inside a transaction that has read the row: commit it only where the wish is granted.
+pub(super) async fn within(write: &mut Write, before: Workspace, ask: Ask<'_>) -> Result<Asked> {
+    let Ask { wish, edit, limits, actor, reason } = ask;
+    let answer = desired::ask(&before, wish);
+    if let Answer::Refuse(refusal) = answer {
+        return Ok(Asked::Refused(refusal));
+    }
+    if answer == Answer::Change
+        && wish == Desired::Running
+        && let Some(hit) = workspaces::limit_hit(write.connection(), before.id, before.owner, limits).await?
+    {
+        return Ok(Asked::LimitReached(hit));
+    }
+    let after = values::granted(&before, edit, wish, row::time(write.now)?);
+    if after != before {
+        workspaces::put(write.connection(), &after).await?;
+    }
+    if answer == Answer::Already {
+        if after.revision != before.revision {
+            write.updated(after.id, after.owner);
+        }
+        return Ok(Asked::Already(Box::new(after)));
+    }
+    let entry = values::granted_entry(&after, actor, reason);
+    history::append(write, after.id, &[entry]).await?;
+    if after.deleted_at.is_some() {
+        write.deleted(after.id, after.owner);
+    } else {
+        write.updated(after.id, after.owner);
+    }
+    write.wake();
+    Ok(Asked::Changed(Box::new(after)))
+}

@@ -1,0 +1,157 @@
+//! Where the web program of a workspace listens, and how to get there safely: what a runtime hands to the
+//! proxy.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    os::fd::{AsRawFd as _, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_util::either::Either;
+
+/// A connection to a workspace's program.
+pub type Connection = Either<TcpStream, UnixStream>;
+
+/// Cheap to copy: the proxy does for every request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Upstream {
+    Port(SocketAddr),
+    /// The path of a Unix socket.
+    Socket(Arc<str>),
+}
+
+impl Upstream {
+    /// The address, where it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Port(address) => Some(*address),
+            Self::Socket(_) => None,
+        }
+    }
+
+    /// Waits while the program has too many waiting already: whoever is in a hurry sets a limit.
+    ///
+    /// # Errors
+    /// Nothing listens there.
+    pub async fn connect(&self) -> io::Result<Connection> {
+        match self {
+            Self::Port(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Either::Left(stream))
+            }
+            Self::Socket(path) => connect_to_socket(path).await.map(Either::Right),
+        }
+    }
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Self {
+        Self::Port(address)
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(address) => address.fmt(f),
+            Self::Socket(path) => path.fmt(f),
+        }
+    }
+}
+
+async fn connect_to_socket(path: &str) -> io::Result<UnixStream> {
+    const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+    let socket = hold_socket(path)?;
+    let held = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match UnixStream::connect(&held).await {
+            // Its queue is full. Unlike with a port, nobody is kept waiting in the kernel.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            connected => return connected,
+        }
+    }
+}
+
+/// The socket itself, whatever its name leads to from now on. A workspace may put a link where its socket
+/// was, and whoever connects by name would follow it with CodeHub's rights: to another workspace's
+/// socket, or to the container engine's.
+fn hold_socket(path: &str) -> io::Result<OwnedFd> {
+    let held = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&held)?.st_mode).is_socket() {
+        Ok(held)
+    } else {
+        Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("{path} is not a socket")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::UnixListener,
+    };
+
+    use super::*;
+
+    fn at(dir: &tempfile::TempDir, name: &str) -> Upstream {
+        Upstream::Socket(dir.path().join(name).to_str().unwrap().into())
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_reached_and_a_link_to_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("real")).unwrap();
+        let (mut ours, (mut theirs, _)) =
+            tokio::try_join!(async { at(&dir, "real").connect().await }, listener.accept()).unwrap();
+        ours.write_all(b"hi").await.unwrap();
+        let mut read = [0; 2];
+        theirs.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"hi");
+
+        symlink("real", dir.path().join("link")).unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        for name in ["link", "file"] {
+            let error = at(&dir, name).connect().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{name}: {error}");
+        }
+        let error = at(&dir, "nothing").connect().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        drop(listener);
+        let error = at(&dir, "real").connect().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket =
+            rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None)
+                .unwrap();
+        let path = dir.path().join("busy");
+        rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        let upstream = at(&dir, "busy");
+        // As many as there is room for, and then somebody who waits.
+        let mut waiting = Vec::new();
+        while let Ok(connected) = tokio::time::timeout(Duration::from_millis(100), upstream.connect()).await {
+            waiting.push(connected.unwrap());
+            assert!(waiting.len() < 100, "the queue never fills");
+        }
+        let late = tokio::spawn(async move { upstream.connect().await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!late.is_finished());
+        let _accepted = rustix::net::accept(&socket).unwrap();
+        tokio::time::timeout(Duration::from_secs(5), late).await.unwrap().unwrap().unwrap();
+    }
+}
