@@ -8,7 +8,7 @@
 //! [`ArchiveMeta`], [`Progress`] and [`ArchiveError`].
 //!
 //! ```text
-//! walk → gather → pack ─→ zstd, sha256 ─→ parts ─→ store      (pack.rs, object.rs)
+//! walk → gather → pack ─→ zstd, sha256 ─→ parts ─→ store      (pack.rs, objects/)
 //! store ─→ ranges ─→ sha256, zstd ─→ entries → beneath        (source.rs, unpack.rs)
 //! ```
 //!
@@ -17,7 +17,6 @@
 
 mod attrs;
 mod beneath;
-mod browse;
 mod crew;
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -26,39 +25,30 @@ mod frames;
 mod gather;
 mod hash;
 mod header;
-mod local;
-mod local_write;
 mod manifest;
 mod meta;
-mod object;
+mod objects;
 mod pack;
-mod pair;
 mod pax;
 mod progress;
 mod reader;
-mod s3;
-mod s3_http;
-mod s3_resume;
-mod s3_uploads;
 mod said;
 mod source;
 mod sparse;
-mod transfer;
 mod unpack;
 mod walk;
 
-pub use browse::{FilePage, FileStream};
 pub use error::ArchiveError;
 pub use frames::PackOptions;
 pub use hash::hex;
-pub use local::MARKER as ARCHIVES_MARKER;
 pub use manifest::{ArchivedFile, FileKind};
 pub use meta::ArchiveMeta;
-pub use object::{ListedObject, ObjectArchives, Verify};
+pub use objects::{
+    FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, S3Config, Verify,
+};
 pub use pack::estimate_home;
 pub use pack::{PackSummary, pack};
 pub use progress::Progress;
-pub use s3::S3Config;
 #[doc(hidden)]
 pub use unpack::fuzz_reader;
 pub use unpack::{Limits, UnpackSummary, unpack};

@@ -99,9 +99,12 @@ pub(super) fn estimate(root: &Path, max_entries: u64, cancel: &CancellationToken
     }
 }
 
+/// The size of a home is only estimated this far into it.
+const ESTIMATE_ENTRIES: u64 = 200_000;
+
 /// What archiving the home at `root` will amount to, near enough for a progress bar.
 pub fn estimate_home(root: &Path, cancel: &CancellationToken) -> Result<u64> {
-    estimate(root, super::object::ESTIMATE_ENTRIES, cancel)
+    estimate(root, ESTIMATE_ENTRIES, cancel)
 }
 
 /// What a producer knows of a finished stream.

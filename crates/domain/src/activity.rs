@@ -1,6 +1,6 @@
 //! What keeps a workspace awake besides traffic: the mode in which it is told, and leases.
 
-use crate::{HoldId, Timestamp, UserId, workspace::named_enum};
+use crate::{HoldId, Timestamp, UserId, named::named_enum};
 
 named_enum! {
     /// What counts as being in use.

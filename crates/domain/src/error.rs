@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::named_enum;
+use crate::named::named_enum;
 
 named_enum! {
     /// What went wrong with a workspace. The list is closed: every adapter error maps onto one.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ArchiveKey, Generation, Timestamp, workspace::named_enum};
+use crate::{ArchiveKey, Generation, Timestamp, named::named_enum};
 
 named_enum! {
     /// Which copy of the home is the true one.

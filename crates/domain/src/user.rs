@@ -1,6 +1,6 @@
 //! People, their sessions and their tokens. Secrets are stored hashed and never appear here.
 
-use crate::{SessionId, Timestamp, TokenId, UserId, workspace::named_enum};
+use crate::{SessionId, Timestamp, TokenId, UserId, named::named_enum};
 
 named_enum! {
     Role, "role" {

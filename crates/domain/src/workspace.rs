@@ -5,56 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, Truth, UserId, VolumeKey, WorkspaceId,
-    activity::ActivityMode, condition::Conditions,
+    activity::ActivityMode, condition::Conditions, named::named_enum,
 };
 
-/// An enum whose variants have one written form each, used alike in the database, the API and logs.
-macro_rules! named_enum {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident => $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),+ }
-
-        impl $name {
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = $crate::workspace::UnknownName;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $($text => Ok(Self::$variant),)+
-                    _ => Err($crate::workspace::UnknownName {
-                        what: $what,
-                        given: text.chars().take(64).collect(),
-                        allowed: &[$($text),+],
-                    }),
-                }
-            }
-        }
-    };
-}
-pub(crate) use named_enum;
-
-/// A word that is none of the allowed ones; the message lists them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no {what}; allowed are {}", allowed.join(", "))]
-pub struct UnknownName {
-    pub what: &'static str,
-    pub given: String,
-    pub allowed: &'static [&'static str],
-}
+pub use crate::named::UnknownName;
 
 named_enum! {
     /// What exists of a workspace.

@@ -7,11 +7,7 @@ use codehub_store::{Store, bus::Bus};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    api::{Feeds, LastCheck},
-    auth::password::Passwords,
-    config::Config,
-};
+use crate::{config::Config, passwords::Passwords};
 use codehub_coordinator::{Backends, health::Health};
 use codehub_proxy::{activity::Activity, idle::Rules};
 
@@ -30,10 +26,6 @@ pub struct App {
     /// Users whose sessions, tokens or account changed: whoever holds something open for one of them
     /// asks again whether they may (`None`: everybody's may have). Fed by [`crate::serve::watch_changes`].
     pub access_changed: broadcast::Sender<Option<UserId>>,
-    /// What the event streams of a user share.
-    pub feeds: Feeds,
-    /// What `/readyz` last found out.
-    pub last_check: LastCheck,
     /// Cancelled when the server begins to shut down: long-lived streams end on it.
     pub shutdown: CancellationToken,
 }
@@ -50,8 +42,6 @@ impl App {
             leading: watch::Sender::new(None),
             health: Health::default(),
             access_changed: broadcast::Sender::new(64),
-            feeds: Feeds::default(),
-            last_check: LastCheck::default(),
             shutdown: CancellationToken::new(),
         }
     }
@@ -63,4 +53,10 @@ impl App {
     pub fn bus(&self) -> &dyn Bus {
         &*self.backends.bus
     }
+}
+
+/// This process, as people tell it from others.
+pub fn replica_name() -> String {
+    let system = rustix::system::uname();
+    format!("{}:{}", system.nodename().to_string_lossy(), std::process::id())
 }

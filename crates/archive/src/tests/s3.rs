@@ -11,7 +11,10 @@ use object_store::path::Path as Location;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, PutPayload};
 
-use super::super::{ArchiveError, ArchiveMeta, ObjectArchives, S3Config, s3, transfer::PART};
+use super::super::{
+    ArchiveError, ArchiveMeta, ObjectArchives, S3Config,
+    objects::{s3, transfer::PART},
+};
 use super::*;
 use crate::flaky_link::{FlakyLink, Trouble};
 

@@ -23,9 +23,9 @@ use crate::{
     auth::{
         Via, cookie,
         login::{self, SignedIn},
-        rules,
     },
 };
+use codehub_domain::fields as rules;
 
 #[derive(OpenApi)]
 #[openapi(paths(sign_in, sign_out, session, change_password))]

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{AuthError, first_run::SetupError, login::LoginError, password::HashError},
+    auth::{AuthError, first_run::SetupError, login::LoginError},
+    passwords::HashError,
     service::Denied,
 };
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     response::{IntoResponse, Response},
     routing::get,
@@ -34,6 +34,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics_text))
+        .layer(Extension(LastCheck::default()))
 }
 
 /// Alive
@@ -65,12 +66,12 @@ struct Readiness {
 
 /// What the dependencies last answered, and when. Held while they are asked: whoever comes meanwhile gets that
 /// answer, too.
-#[derive(Debug, Default)]
-pub struct LastCheck(Arc<tokio::sync::Mutex<Option<(Instant, Dependencies)>>>);
+#[derive(Debug, Default, Clone)]
+struct LastCheck(Arc<tokio::sync::Mutex<Option<(Instant, Dependencies)>>>);
 
 impl LastCheck {
-    async fn read(app: &Arc<App>) -> Option<Dependencies> {
-        let mut last = Arc::clone(&app.last_check.0).lock_owned().await;
+    async fn read(&self, app: &Arc<App>) -> Option<Dependencies> {
+        let mut last = Arc::clone(&self.0).lock_owned().await;
         if let Some((at, found)) = &*last
             && at.elapsed() < FRESH_FOR
         {
@@ -95,8 +96,8 @@ impl LastCheck {
     (status = 200, description = "Ready", body = Readiness),
     (status = 503, description = "Not ready, and why", body = Readiness),
 ))]
-async fn ready(State(app): State<Arc<App>>) -> Response {
-    let Some(mut dependencies) = LastCheck::read(&app).await else {
+async fn ready(State(app): State<Arc<App>>, Extension(last): Extension<LastCheck>) -> Response {
+    let Some(mut dependencies) = last.read(&app).await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
     dependencies.extend(coordinator(&app));

@@ -38,10 +38,8 @@ pub mod view;
 mod wait;
 mod workspaces;
 
-pub use events::Feeds;
-pub use health::LastCheck;
 pub(crate) use health::{alive, not_ready};
-pub use system::{Replica, replica_name, replicas};
+pub use system::{Replica, replicas};
 
 /// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.
 pub const BODY_LIMIT: usize = 512 * 1024;

@@ -13,7 +13,7 @@ use super::{
     extract::Admin,
     health::{self, Dependency},
 };
-use crate::app::App;
+use crate::app::{self, App};
 
 #[derive(OpenApi)]
 #[openapi(paths(show))]
@@ -89,7 +89,7 @@ async fn show(State(app): State<Arc<App>>, _: Admin) -> Result<Json<SystemView>>
 pub async fn replicas(app: &App) -> std::result::Result<Vec<Replica>, StoreError> {
     let (now, noted) = app.store().replicas().await?;
     let leader = app.store().leader_seen().await?.map(|leader| leader.holder);
-    let (me, leading) = (replica_name(), app.leading.borrow().is_some());
+    let (me, leading) = (app::replica_name(), app.leading.borrow().is_some());
     let mut replicas: Vec<Replica> = noted
         .into_iter()
         .filter(|replica| replica.name == me || replica.is_there(now))
@@ -127,10 +127,4 @@ async fn leader(app: &App, replicas: &[Replica]) -> Result<Option<Leader>> {
         epoch: epoch.0,
         since: seen.map(|seen| seen.since),
     }))
-}
-
-/// This process, as people tell it from others.
-pub fn replica_name() -> String {
-    let system = rustix::system::uname();
-    format!("{}:{}", system.nodename().to_string_lossy(), std::process::id())
 }

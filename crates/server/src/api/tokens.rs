@@ -14,10 +14,8 @@ use super::{
     extract::{self, CurrentUser, PathId},
     page::ListOf,
 };
-use crate::{
-    app::App,
-    auth::{rules, secret},
-};
+use crate::{app::App, auth::secret};
+use codehub_domain::fields as rules;
 
 const TEN_YEARS: u32 = 3650 * 24 * 3600;
 

@@ -19,7 +19,8 @@ use super::{
     page::{self, ListOf},
     view::{RoleName, UserView},
 };
-use crate::{app::App, auth::rules};
+use crate::app::App;
+use codehub_domain::fields as rules;
 
 #[derive(OpenApi)]
 #[openapi(paths(list, create, show, edit, delete))]

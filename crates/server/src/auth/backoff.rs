@@ -6,7 +6,7 @@ use std::time::Duration;
 use codehub_domain::Timestamp;
 use codehub_store::Attempts;
 
-use super::rules;
+use codehub_domain::fields as rules;
 
 /// Wrong tries that cost nothing.
 pub const FREE_TRIES: u32 = 5;

@@ -9,8 +9,13 @@ use codehub_domain::{UserId, user::User};
 use codehub_store::StoreError;
 use uuid::Uuid;
 
-use super::{password::HashError, rules, secret};
-use crate::{api, app::App, config::Secret};
+use super::secret;
+use crate::passwords::HashError;
+use crate::{
+    app::{self, App},
+    config::Secret,
+};
+use codehub_domain::fields as rules;
 
 /// The setting that holds the hash of the token that this replica has printed.
 fn setting(replica: &str) -> String {
@@ -50,7 +55,7 @@ pub enum FirstRun {
 /// The store does not answer, or the configured administrator cannot be created.
 pub async fn prepare(app: &App) -> anyhow::Result<FirstRun> {
     if app.store().user_count().await? > 0 {
-        app.store().setting_delete(&setting(&api::replica_name())).await?;
+        app.store().setting_delete(&setting(&app::replica_name())).await?;
         return Ok(FirstRun::NotNeeded);
     }
     if let (Some(username), Some(password)) =
@@ -67,7 +72,7 @@ pub async fn prepare(app: &App) -> anyhow::Result<FirstRun> {
         return Ok(FirstRun::Elsewhere);
     }
     let token = secret::new_secret();
-    app.store().setting_put(&setting(&api::replica_name()), &secret::hash_text(&token)).await?;
+    app.store().setting_put(&setting(&app::replica_name()), &secret::hash_text(&token)).await?;
     Ok(FirstRun::Link(Secret::new(format!("{}/setup?token={token}", app.config.public_base_url))))
 }
 
@@ -105,7 +110,7 @@ pub async fn complete(app: &App, token: &str, username: &str, password: &str) ->
 
 /// Where the tokens of this server, and of those beside it that live, are.
 async fn settings(app: &App) -> Result<Vec<String>, StoreError> {
-    let me = api::replica_name();
+    let me = app::replica_name();
     let (now, noted) = app.store().replicas().await?;
     let others = noted.into_iter().filter(|replica| replica.name != me && replica.is_there(now));
     let mut settings = vec![setting(&me)];

@@ -14,8 +14,9 @@ use uuid::Uuid;
 
 use codehub_proxy::client;
 
-use super::{backoff, cookie, password::HashError, secret, session_lifetime_seconds};
+use super::{backoff, cookie, secret, session_lifetime_seconds};
 use crate::app::App;
+use crate::passwords::HashError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {

@@ -26,8 +26,6 @@ pub mod cookie;
 pub mod first_run;
 pub mod login;
 pub mod origin;
-pub mod password;
-pub mod rules;
 pub mod secret;
 
 pub use codehub_proxy::credential::{SESSION_COOKIE, runs_out};

@@ -15,13 +15,9 @@ use codehub_store::{Recovered, Store, UserChange, UserEdit, belongs_to};
 use uuid::Uuid;
 
 use super::password;
-use crate::{
-    auth::{password::Passwords, rules},
-    backends,
-    config::Config,
-    service::Denied,
-};
+use crate::{backends, config::Config, passwords::Passwords, service::Denied};
 use codehub_coordinator::gc;
+use codehub_domain::fields as rules;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -31,7 +31,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
         tag: tag.unwrap_or_else(own_image),
         program: match program {
             Some(program) => program,
-            None => super::own_path()?,
+            None => crate::backends::own_path()?,
         },
         root,
         uid: docker.uid,

@@ -1,7 +1,7 @@
 //! The command line. Every setting of the table is also a flag, so `codehub --listen …` works before
 //! and after a command; without a command, `codehub` serves.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -119,11 +119,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 fn load(sources: &Sources) -> anyhow::Result<Config> {
     Ok(Effective::load(sources)?.config)
-}
-
-/// Where this program is, to be started again as something else.
-pub fn own_path() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("this program cannot be found on the disk any more")
 }
 
 #[cfg(test)]

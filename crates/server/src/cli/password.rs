@@ -6,7 +6,7 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use anyhow::{Context as _, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::auth::rules;
+use codehub_domain::fields as rules;
 
 /// More than any password, so that a wrong pipe does not fill the memory.
 const LONGEST: u64 = 8 * 1024;

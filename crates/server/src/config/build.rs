@@ -380,10 +380,10 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
             r.complain("admin.password is set, but admin.username (CODEHUB_ADMIN_USERNAME) is not");
         }
         (Some(username), Some(password)) => {
-            if let Err(why) = crate::auth::rules::username(username) {
+            if let Err(why) = codehub_domain::fields::username(username) {
                 r.complain(format!("admin.username: {why}"));
             }
-            if let Err(why) = crate::auth::rules::password(password.reveal()) {
+            if let Err(why) = codehub_domain::fields::password(password.reveal()) {
                 r.complain(format!("admin.password: {why}"));
             }
         }

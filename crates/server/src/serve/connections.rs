@@ -18,8 +18,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    api,
-    app::App,
+    app::{self, App},
+    connection::ConnectionHandle,
     proxy_gate::{self, ActivitySink},
 };
 use codehub_coordinator::Backends;
@@ -41,17 +41,6 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(60);
 const STILL_THERE: Duration = Duration::from_secs(30);
 const STREAMS_PER_CONNECTION: u32 = 256;
 const HEADER_BYTES: u32 = 64 * 1024;
-
-/// The connection a request came on, as an extension of the request.
-#[derive(Debug, Clone)]
-pub struct ConnectionHandle(CancellationToken);
-
-impl ConnectionHandle {
-    /// Closes it at once, whatever is half written.
-    pub fn close(&self) {
-        self.0.cancel();
-    }
-}
 
 /// Serves until `app.shutdown`, then lets what is under way finish and hands on the last activity.
 ///
@@ -80,7 +69,7 @@ fn start_proxy(app: &Arc<App>) -> Arc<Proxy> {
 
 fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
     let Backends { store, bus, .. } = app.backends.clone();
-    let sink = ActivitySink { replica: api::replica_name(), store, bus };
+    let sink = ActivitySink { replica: app::replica_name(), store, bus };
     app.activity.clone().run_flusher(app.config.activity.flush_interval, Arc::new(sink), until)
 }
 
@@ -102,7 +91,7 @@ async fn accept_all(
         };
         let Some((stream, peer, place)) = next else { continue };
         let closing = CancellationToken::new();
-        let handle = ConnectionHandle(closing.clone());
+        let handle = ConnectionHandle::new(closing.clone());
         let (application, proxy, lane_proxy) = (application.clone(), proxy.clone(), proxy.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             if !proxy::is_ours(request.uri()) {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api,
-    app::App,
+    app::{self, App},
     auth::first_run::{self, FirstRun},
     config::{Config, RuntimeKind},
     telemetry, web,
@@ -24,13 +24,14 @@ use codehub_proxy::idle;
 
 mod connections;
 mod data_dir;
+mod observe;
 mod open_files;
 mod replica;
 mod signals;
 mod waiting;
 mod workers;
 
-pub use connections::{ConnectionHandle, run};
+pub use connections::run;
 pub use data_dir::{DataDir, DataDirError};
 pub(crate) use open_files::OpenFiles;
 
@@ -85,7 +86,7 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
     let mut context = coordinator::Context::new(app.backends.clone(), coordinator_settings(&app.config));
     context.leading = app.leading.clone();
     context.health = app.health.clone();
-    let leadership = coordinator::leader::Leadership::of(app.store(), api::replica_name());
+    let leadership = coordinator::leader::Leadership::of(app.store(), app::replica_name());
     coordinator::run(context, leadership, until)
 }
 
@@ -115,7 +116,7 @@ pub fn router(app: &Arc<App>) -> Router {
     } else {
         api::operations()
     };
-    answered.layer(middleware::from_fn(telemetry::http::observe)).with_state(Arc::clone(app))
+    answered.layer(middleware::from_fn(observe::observe)).with_state(Arc::clone(app))
 }
 
 /// The tasks that run beside the requests until the server stops.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::bail;
 use codehub_store::{Company, Presence, ReplicaNote, Store};
 
-use crate::{api, app::App};
+use crate::app::{self, App};
 
 /// How often a replica says that it lives.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ impl Replica {
             }
         };
         let note = ReplicaNote {
-            name: api::replica_name(),
+            name: app::replica_name(),
             version: env!("CARGO_PKG_VERSION").into(),
             role: app.config.role.as_str().into(),
         };

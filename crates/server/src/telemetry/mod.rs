@@ -9,7 +9,6 @@ use tracing_subscriber::{
 
 use crate::config::{LogConfig, LogFormat};
 
-pub mod http;
 pub mod metrics;
 
 /// Starts logging to stderr: for people on a terminal, JSON otherwise.

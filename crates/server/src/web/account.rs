@@ -25,11 +25,9 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::{
-        login::{self, LoginError},
-        rules,
-    },
+    auth::login::{self, LoginError},
 };
+use codehub_domain::fields as rules;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/account", get(show)).route("/account/password", post(change))

@@ -9,7 +9,8 @@ use codehub_store::StoreError;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use crate::{
-    auth::{AuthError, password::HashError},
+    auth::AuthError,
+    passwords::HashError,
     service::{Denied, archives::Unseen},
 };
 

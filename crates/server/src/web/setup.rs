@@ -22,9 +22,10 @@ use crate::{
     app::App,
     auth::{
         first_run::{self, SetupError},
-        login, rules,
+        login,
     },
 };
+use codehub_domain::fields as rules;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/setup", get(show).post(complete))

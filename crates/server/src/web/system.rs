@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{self, Replica},
-    app::App,
+    app::{self, App},
 };
 use codehub_coordinator::gc;
 
@@ -120,7 +120,7 @@ fn table(view: &View, replicas: &[Replica], since: Option<Timestamp>) -> Markup 
                     tr data-testid="replica" data-name=(replica.name) {
                         th.break scope="row" {
                             (replica.name)
-                            @if replica.name == api::replica_name() { span.quiet { " (" (t.this_one) ")" } }
+                            @if replica.name == app::replica_name() { span.quiet { " (" (t.this_one) ")" } }
                         }
                         td data-label=(t.role) { code { (replica.role) } }
                         td data-label=(t.version) { (replica.version) }

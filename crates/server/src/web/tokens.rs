@@ -18,10 +18,8 @@ use super::{
     layout::{Page, Place},
     view::{Form, Me, PathId, View, see_other_saying},
 };
-use crate::{
-    app::App,
-    auth::{rules, secret},
-};
+use crate::{app::App, auth::secret};
+use codehub_domain::fields as rules;
 
 /// What the form offers, in days; 0 is for ever.
 const LIFETIMES: [u32; 5] = [7, 30, 90, 365, 0];

@@ -29,7 +29,8 @@ use super::{
     setup,
     view::{Admin, Form, Me, PathId, Query, View, see_other_saying},
 };
-use crate::{app::App, auth::rules};
+use crate::app::App;
+use codehub_domain::fields as rules;
 
 const PAGE: u32 = 100;
 

@@ -53,20 +53,22 @@ pub(super) struct Entered {
     pub(super) news: broadcast::Receiver<News>,
 }
 
+type Asking = mpsc::UnboundedSender<oneshot::Sender<Entered>>;
+
 /// The feeds of this process, by user.
-#[derive(Debug, Default)]
-pub struct Feeds(Mutex<HashMap<UserId, mpsc::UnboundedSender<oneshot::Sender<Entered>>>>);
+#[derive(Debug, Default, Clone)]
+pub(super) struct Feeds(Arc<Mutex<HashMap<UserId, Asking>>>);
 
 impl Feeds {
     /// `None`: the database does not answer.
-    pub(super) async fn enter(app: &Arc<App>, user: &User) -> Option<Entered> {
+    pub(super) async fn enter(&self, app: &Arc<App>, user: &User) -> Option<Entered> {
         let (enter, entered) = oneshot::channel();
         {
-            let mut feeds = app.feeds.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let asking = feeds.entry(user.id).or_insert_with(|| Feed::start(app, user));
+            let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let asking = feeds.entry(user.id).or_insert_with(|| Feed::start(self, app, user));
             if let Err(mpsc::error::SendError(enter)) = asking.send(enter) {
                 // It ended without saying so, which only a panic can do.
-                *asking = Feed::start(app, user);
+                *asking = Feed::start(self, app, user);
                 let _ = asking.send(enter);
             }
         }
@@ -75,6 +77,7 @@ impl Feeds {
 }
 
 struct Feed {
+    feeds: Feeds,
     app: Arc<App>,
     user: UserId,
     username: String,
@@ -87,11 +90,12 @@ struct Feed {
 }
 
 impl Feed {
-    fn start(app: &Arc<App>, user: &User) -> mpsc::UnboundedSender<oneshot::Sender<Entered>> {
+    fn start(feeds: &Feeds, app: &Arc<App>, user: &User) -> Asking {
         let (asking, entering) = mpsc::unbounded_channel();
         // From now on: what happens before the first reading is in it.
         let events = app.bus().subscribe(user.id);
         let feed = Self {
+            feeds: feeds.clone(),
             app: Arc::clone(app),
             user: user.id,
             username: user.username.clone(),
@@ -122,7 +126,7 @@ impl Feed {
                 }
                 () = news.closed() => {
                     // Whoever enters does so while holding the lock.
-                    let mut feeds = app.feeds.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut feeds = self.feeds.0.lock().unwrap_or_else(PoisonError::into_inner);
                     if self.entering.is_empty() && self.news.receiver_count() == 0 {
                         feeds.remove(&self.user);
                         return;

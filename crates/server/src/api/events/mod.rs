@@ -35,13 +35,12 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
 
-pub use self::feed::Feeds;
-use self::feed::{News, Told};
+use self::feed::{Feeds, News, Told};
 use super::{
     error::{ErrorBody, Result},
     lasting::Lasting,
 };
-use crate::{app::App, serve::ConnectionHandle};
+use crate::{app::App, connection::ConnectionHandle};
 
 const BUFFER: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -53,7 +52,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub(super) struct Docs;
 
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/events", get(follow))
+    Router::new().route("/events", get(follow)).layer(Extension(Feeds::default()))
 }
 
 /// Events
@@ -66,12 +65,13 @@ pub(super) fn router() -> Router<Arc<App>> {
 ))]
 async fn follow(
     State(app): State<Arc<App>>,
+    Extension(feeds): Extension<Feeds>,
     lasting: Lasting,
     connection: Option<Extension<ConnectionHandle>>,
 ) -> Result<Response> {
     let (sender, receiver) = mpsc::channel(BUFFER);
     let writer = Writer { sender, next_id: 0, connection: connection.map(|Extension(handle)| handle) };
-    let reader = Stream { me: lasting.me.user.clone(), app, writer, known: HashMap::new() };
+    let reader = Stream { me: lasting.me.user.clone(), app, feeds, writer, known: HashMap::new() };
     tokio::spawn(reader.run(lasting));
     let chunks = ReceiverStream::new(receiver).flat_map(stream::iter);
     let body = Body::from_stream(chunks.map(Ok::<_, std::convert::Infallible>));
@@ -101,6 +101,7 @@ enum Known {
 
 struct Stream {
     app: Arc<App>,
+    feeds: Feeds,
     me: User,
     writer: Writer,
     known: HashMap<WorkspaceId, Known>,
@@ -145,7 +146,7 @@ impl Stream {
 
     /// Tells everything that is not known yet, and what has gone since.
     async fn enter(&mut self) -> std::result::Result<broadcast::Receiver<News>, End> {
-        let entered = Feeds::enter(&self.app, &self.me).await.ok_or(End::Database)?;
+        let entered = self.feeds.enter(&self.app, &self.me).await.ok_or(End::Database)?;
         let mut gone = self.known.clone();
         for told in entered.now.iter() {
             gone.remove(&told.id);

@@ -12,7 +12,7 @@ use codehub_domain::{
 use codehub_store::ReplicaNote;
 
 use super::{OURS, TestApp};
-use crate::{api, auth::first_run, web::assets};
+use crate::{app, auth::first_run, web::assets};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -222,7 +222,7 @@ async fn the_servers_are_listed() {
     let app = TestApp::new().await;
     let (_, admins) = app.person("root", Role::Admin).await;
     let note = |name: &str| ReplicaNote { name: name.into(), version: "9.8.7".into(), role: "api".into() };
-    for name in [api::replica_name().as_str(), "elsewhere:7"] {
+    for name in [app::replica_name().as_str(), "elsewhere:7"] {
         app.app.store().replica_note(&note(name)).await.unwrap();
     }
     app.app.store().epoch_take("elsewhere:7").await.unwrap();

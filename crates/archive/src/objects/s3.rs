@@ -15,10 +15,10 @@ use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
 use object_store::client::HttpClient;
 use object_store::{BackoffConfig, RetryConfig};
 
-use super::error::{ArchiveError, Result};
-use super::object::{ObjectArchives, Verify};
 use super::s3_http::{self, Connector};
 use super::s3_uploads::Uploads;
+use super::{ObjectArchives, Verify};
+use crate::error::{ArchiveError, Result};
 
 /// One request, its body included: a part at 300 kB/s.
 const REQUEST: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ impl std::fmt::Debug for S3Config {
 
 impl S3Config {
     /// Where requests go: no trailing slash.
-    pub(super) fn base(&self) -> String {
+    pub(crate) fn base(&self) -> String {
         match &self.endpoint {
             Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
             None => format!("https://s3.{}.amazonaws.com", self.region),
@@ -94,7 +94,7 @@ impl ObjectArchives {
 }
 
 /// The bucket, and a client for what its store can do and `object_store` cannot.
-pub(super) fn open(config: &S3Config) -> Result<(AmazonS3, HttpClient), String> {
+pub(crate) fn open(config: &S3Config) -> Result<(AmazonS3, HttpClient), String> {
     let http = config.http_allowed()?;
     let client = s3_http::client(CONNECT, REQUEST)?;
     let retry = RetryConfig {

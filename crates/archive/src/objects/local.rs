@@ -17,16 +17,16 @@ use std::time::{Duration, SystemTime};
 pub const MARKER: &str = ".codehub-archives";
 
 /// Whether this directory is a store of ours.
-pub(super) fn is_store(root: &Path) -> io::Result<bool> {
+pub(crate) fn is_store(root: &Path) -> io::Result<bool> {
     root.join(MARKER).try_exists()
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct LocalRoot(pub(super) PathBuf);
+pub(crate) struct LocalRoot(pub(crate) PathBuf);
 
 impl LocalRoot {
     /// Makes the directory a store, durably.
-    pub(super) fn create(root: &Path) -> io::Result<Self> {
+    pub(crate) fn create(root: &Path) -> io::Result<Self> {
         fs::create_dir_all(root)?;
         let root = &root.canonicalize()?;
         let marker = root.join(MARKER);
@@ -39,18 +39,18 @@ impl LocalRoot {
     }
 
     /// Whether the store is there at all.
-    pub(super) fn is_present(&self) -> io::Result<bool> {
+    pub(crate) fn is_present(&self) -> io::Result<bool> {
         is_store(&self.0)
     }
 
     /// Opens an object for reading.
-    pub(super) fn open(&self, object: &str) -> io::Result<fs::File> {
+    pub(crate) fn open(&self, object: &str) -> io::Result<fs::File> {
         fs::File::open(self.0.join(object))
     }
 
     /// Makes the removal of an object durable. Its directory may have gone
     /// with it, then the one around counts.
-    pub(super) fn sync_removal(&self, object: &str) -> io::Result<()> {
+    pub(crate) fn sync_removal(&self, object: &str) -> io::Result<()> {
         let mut dir = self.0.join(object);
         while dir.pop() && dir.starts_with(&self.0) {
             match sync_dir(&dir) {
@@ -62,7 +62,7 @@ impl LocalRoot {
     }
 
     /// Removes what an unfinished upload of this object has left.
-    pub(super) fn sweep_object(&self, object: &str) -> io::Result<u64> {
+    pub(crate) fn sweep_object(&self, object: &str) -> io::Result<u64> {
         let path = self.0.join(object);
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
             return Ok(0);
@@ -71,7 +71,7 @@ impl LocalRoot {
     }
 
     /// Removes unfinished uploads not written to for `older_than`.
-    pub(super) fn sweep(&self, older_than: Duration) -> io::Result<u64> {
+    pub(crate) fn sweep(&self, older_than: Duration) -> io::Result<u64> {
         let now = SystemTime::now();
         let mut swept = 0;
         let mut dirs = vec![self.0.clone()];
@@ -129,6 +129,6 @@ fn base_of_upload(file: &OsStr) -> Option<&[u8]> {
     (!number.is_empty() && number.iter().all(u8::is_ascii_digit)).then(|| &bytes[..hash])
 }
 
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     fs::File::open(dir)?.sync_all()
 }

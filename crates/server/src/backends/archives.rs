@@ -1,111 +1,24 @@
-//! Where workspaces run and homes rest, as configured: containers and their volumes; archives in the
-//! data directory or in a bucket.
-
-use std::{sync::Arc, time::Duration};
+//! Archives in the data directory or in a bucket.
 
 use anyhow::{Context as _, bail};
 use codehub_archive::{ARCHIVES_MARKER, ObjectArchives, PackOptions, S3Config};
-use codehub_runtime::{
-    Instances,
-    archives::Archives,
-    docker::{self, DockerArchives, DockerConfig, DockerRuntime, DockerVolumes, Engine, Jobs, Notice},
-    ide,
-    volumes::Volumes,
-};
-use codehub_store::bus::Bus;
-use tokio::sync::mpsc;
 
-use crate::{
-    backends::KnownHomes,
-    config::{Config, S3Settings},
-};
+use super::KnownHomes;
+use crate::config::{Config, S3Settings};
 
 /// How many archived homes are looked for before a bucket is taken for the place they are in.
 const SAMPLE: usize = 3;
 
-/// The ports that depend on the runtime.
-pub(crate) struct Places {
-    pub(crate) instances: Arc<dyn Instances>,
-    pub(crate) volumes: Arc<dyn Volumes>,
-    pub(crate) archives: Arc<dyn Archives>,
-}
-
-pub(crate) fn archives_kind(config: &Config) -> &'static str {
+/// What people call the store of archives.
+pub(super) fn kind(config: &Config) -> &'static str {
     if config.archive.s3.is_some() { "s3" } else { "files" }
-}
-
-/// Workspaces as containers, homes as volumes of an engine. It need not answer now.
-///
-/// # Errors
-/// The configuration cannot work.
-pub(crate) async fn on_docker(
-    config: &Config,
-    deployment: &str,
-    known: KnownHomes,
-    bus: &Arc<dyn Bus>,
-) -> anyhow::Result<Places> {
-    let runtime = &config.runtime;
-    let settings = &runtime.docker;
-    let ide = ide::resolve_in_container(
-        runtime.ide,
-        &runtime.ide_command,
-        &runtime.ide_health_path,
-        &runtime.image,
-    )
-    .map_err(anyhow::Error::msg)?;
-    let engine = Arc::new(Engine::new(&settings.host));
-    let user = (settings.uid, settings.gid);
-    let jobs = Jobs::new(Arc::clone(&engine), deployment, user, crate::cli::own_path()?);
-    let instances = DockerRuntime::new(
-        Arc::clone(&engine),
-        DockerConfig {
-            deployment: deployment.to_owned(),
-            ide,
-            port: settings.port,
-            home: settings.home.clone(),
-            uid: settings.uid,
-            gid: settings.gid,
-            memory: settings.memory,
-            milli_cpus: settings.milli_cpus,
-            pids: settings.pids,
-            read_only: settings.read_only,
-            pull: settings.pull,
-            reach: settings.reach,
-            network: settings.network.clone(),
-            firewall: settings.firewall,
-            stop_grace: runtime.stop_grace,
-            health_timeout: Duration::from_secs(2),
-        },
-    );
-    if let Err(error) = instances.ping().await {
-        tracing::warn!(%error, "the engine is not there; starting all the same and trying again");
-    }
-    let volumes: Arc<dyn Volumes> = Arc::new(DockerVolumes::new(&jobs));
-    let objects = open_archives(config, deployment, known).await?;
-    let kind = archives_kind(config);
-    let archives = DockerArchives::new(kind, objects, volumes.clone(), jobs, config.archive.level);
-    tokio::spawn(pass_on(docker::watch_events(engine, deployment.to_owned()), Arc::clone(bus)));
-    Ok(Places { instances: Arc::new(instances), volumes, archives: Arc::new(archives) })
-}
-
-/// Tells the controller what the engine noticed. A notice that is lost costs time, never correctness.
-async fn pass_on(mut notices: mpsc::Receiver<Notice>, bus: Arc<dyn Bus>) {
-    while let Some(notice) = notices.recv().await {
-        let told = match notice {
-            Notice::Look(workspace) => bus.look(workspace).await,
-            Notice::Wake => bus.wake().await,
-        };
-        if let Err(error) = told {
-            tracing::debug!(%error, "an event of the engine was heard by nobody");
-        }
-    }
 }
 
 /// Opens the store of archives. A bucket need not answer now; a directory must be there.
 ///
 /// # Errors
 /// Homes are archived elsewhere than configured, or the configuration cannot work.
-pub(crate) async fn open_archives(
+pub(super) async fn open(
     config: &Config,
     deployment: &str,
     known: KnownHomes,

@@ -13,14 +13,14 @@ use object_store::client::{HttpClient, HttpRequestBody};
 use object_store::multipart::MultipartStore as _;
 use object_store::path::Path as Location;
 
-use super::error::{ArchiveError, Result};
 use super::s3::S3Config;
 use super::s3_resume::{Found, Resumed};
+use crate::error::{ArchiveError, Result};
 
 /// More than this many at once are left for the next sweep.
 const PAGES: usize = 20;
 
-pub(super) struct Uploads {
+pub(crate) struct Uploads {
     store: AmazonS3,
     client: HttpClient,
     credential: AwsCredential,
@@ -52,7 +52,7 @@ struct Answer {
 }
 
 impl Uploads {
-    pub(super) fn new(store: AmazonS3, client: HttpClient, config: &S3Config) -> Self {
+    pub(crate) fn new(store: AmazonS3, client: HttpClient, config: &S3Config) -> Self {
         let credential = AwsCredential {
             key_id: config.access_key.clone(),
             secret_key: config.secret_key.clone(),
@@ -63,7 +63,7 @@ impl Uploads {
     }
 
     /// An upload to `location` that goes on with what an earlier one left there, if one did.
-    pub(super) async fn resume(&self, location: &Location) -> object_store::Result<Box<dyn MultipartUpload>> {
+    pub(crate) async fn resume(&self, location: &Location) -> object_store::Result<Box<dyn MultipartUpload>> {
         let (id, found) = match self.largest(location.as_ref()).await {
             Ok(Some(unfinished)) => unfinished,
             Ok(None) => (self.store.create_multipart(location).await?, Vec::new()),
@@ -97,7 +97,7 @@ impl Uploads {
     }
 
     /// Aborts the uploads below `prefix` in which nothing happened for `idle`; how many.
-    pub(super) async fn sweep(&self, prefix: &str, idle: Duration) -> Result<u64> {
+    pub(crate) async fn sweep(&self, prefix: &str, idle: Duration) -> Result<u64> {
         let mut aborted = 0;
         let mut page = Page::default();
         for _ in 0..PAGES {

@@ -16,16 +16,11 @@ use codehub_proxy::request_id::{REQUEST_ID, request_id};
 
 use crate::api::error::{ApiError, Code};
 
-/// The id of a request; also in its headers, for whoever it is passed on to.
-#[derive(Debug, Clone)]
-pub struct RequestId(pub String);
-
 /// The middleware.
-pub async fn observe(mut request: Request, next: Next) -> Response {
+pub(super) async fn observe(mut request: Request, next: Next) -> Response {
     let value = request_id(request.headers());
     let id = value.to_str().unwrap_or_default().to_owned();
     request.headers_mut().insert(REQUEST_ID, value.clone());
-    request.extensions_mut().insert(RequestId(id.clone()));
 
     let method = request.method().clone();
     let path = request.uri().path().to_owned();

@@ -15,15 +15,15 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{ArchiveError, Result, show};
-use super::frames::{FRAME, SKIPPABLE_HEADER};
-use super::manifest::{
+use super::ObjectArchives;
+use super::transfer::{Pieces, read_through};
+use crate::error::{ArchiveError, Result, show};
+use crate::frames::{FRAME, SKIPPABLE_HEADER};
+use crate::manifest::{
     ArchivedFile, FileKind, Index, MAX_RAW, TRAILER, child, is_below, read_piece, walk_order,
 };
-use super::object::ObjectArchives;
-use super::reader::{EntryKind, Reader};
-use super::source::MAX_WINDOW_LOG;
-use super::transfer::{Pieces, read_through};
+use crate::reader::{EntryKind, Reader};
+use crate::source::MAX_WINDOW_LOG;
 
 /// A part of a directory's content, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,13 +13,13 @@ use std::thread;
 
 use tokio_util::sync::CancellationToken;
 
-use super::error::{ArchiveError, Result, panicked};
+use super::Verify;
 use super::local::{LocalRoot, sync_dir};
-use super::object::Verify;
-use super::pack::PackSummary;
 use super::pair::not_altered;
-use super::progress::Progress;
-use super::source::digest;
+use crate::error::{ArchiveError, Result, panicked};
+use crate::pack::PackSummary;
+use crate::progress::Progress;
+use crate::source::digest;
 
 /// Bytes after which the disk is asked to begin.
 const SYNC_EVERY: usize = 32 * 1024 * 1024;
@@ -27,7 +27,7 @@ const SYNC_EVERY: usize = 32 * 1024 * 1024;
 impl LocalRoot {
     /// Stores what `produce` writes as `object`. Blocks. The object is there, whole, durable and (with
     /// [`Verify::Content`]) read back, when this succeeds, and as it was before when not.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         object: &str,
         verify: Verify,

@@ -17,18 +17,18 @@ use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path as Location;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
-use super::crew::lock;
-use super::hash::hex;
+use crate::crew::lock;
+use crate::hash::hex;
 
 /// A part that is in the store.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// From one.
-    pub(super) number: usize,
-    pub(super) size: u64,
+    pub(crate) number: usize,
+    pub(crate) size: u64,
     /// The MD5 of its bytes, in quotes, where the store does as S3 does for plain parts.
-    pub(super) etag: String,
-    pub(super) modified: Option<Timestamp>,
+    pub(crate) etag: String,
+    pub(crate) modified: Option<Timestamp>,
 }
 
 impl Found {
@@ -42,7 +42,7 @@ impl Found {
     }
 }
 
-pub(super) struct Resumed {
+pub(crate) struct Resumed {
     store: AmazonS3,
     location: Location,
     id: String,
@@ -54,7 +54,7 @@ pub(super) struct Resumed {
 }
 
 impl Resumed {
-    pub(super) fn new(store: AmazonS3, location: Location, id: String, found: Vec<Found>) -> Self {
+    pub(crate) fn new(store: AmazonS3, location: Location, id: String, found: Vec<Found>) -> Self {
         if !found.is_empty() {
             let (parts, bytes) = (found.len(), found.iter().map(|part| part.size).sum::<u64>());
             tracing::info!(%location, parts, bytes, "going on with an upload that was interrupted");

@@ -18,14 +18,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{ArchiveError, Result};
-use super::pack::PackSummary;
 use super::pair::blocking;
 use super::s3_uploads::Uploads;
+use crate::error::{ArchiveError, Result};
+use crate::pack::PackSummary;
 
 /// Stores take at most 10,000 parts of at least 5 MiB, some of them only
 /// parts of one size, so the size is chosen before the first byte.
-pub(super) const PART: usize = 8 * 1024 * 1024;
+pub(crate) const PART: usize = 8 * 1024 * 1024;
 /// Stays below the limit when a home turns out larger than estimated.
 const MOST_PARTS: u64 = 8_000;
 
@@ -40,7 +40,7 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// The part size for a home of about `estimate` bytes: the smallest multiple
 /// of [`PART`] with which even an incompressible home has few enough parts.
 /// Above 64 GiB parts, and with them memory, grow along with the home.
-pub(super) fn part_size(estimate: u64) -> usize {
+pub(crate) fn part_size(estimate: u64) -> usize {
     let parts = estimate.div_ceil(MOST_PARTS * PART as u64).max(1);
     usize::try_from(parts).unwrap_or(usize::MAX).saturating_mul(PART)
 }
@@ -48,7 +48,7 @@ pub(super) fn part_size(estimate: u64) -> usize {
 /// Uploads what `produce` writes. The object appears only when `produce`
 /// ended well and every byte it wrote has arrived. Where the store shows its
 /// unfinished uploads, what arrived of one that failed is kept for the next.
-pub(super) async fn upload(
+pub(crate) async fn upload(
     store: &dyn ObjectStore,
     uploads: Option<&Uploads>,
     location: &Location,
@@ -214,7 +214,7 @@ impl Write for Parts {
 
 /// Gives a range of an object to `consume`, on a blocking thread. It is
 /// fetched in pieces, ahead, and again when a read fails.
-pub(super) async fn read_through<T: Send + 'static>(
+pub(crate) async fn read_through<T: Send + 'static>(
     store: &Arc<dyn ObjectStore>,
     location: &Location,
     range: Range<u64>,
@@ -282,7 +282,7 @@ async fn read_range(store: &Arc<dyn ObjectStore>, location: &Location, range: Ra
 }
 
 /// The stream as the blocking end reads it.
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     receiver: mpsc::Receiver<Bytes>,
     piece: Bytes,
 }
@@ -304,7 +304,7 @@ impl Read for Pieces {
     }
 }
 
-pub(super) fn joined<T>(outcome: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
+pub(crate) fn joined<T>(outcome: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     outcome.unwrap_or_else(|error| {
         let source = io::Error::other(error);
         Err(ArchiveError::local("an archive thread ended early", source))

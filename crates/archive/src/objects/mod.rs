@@ -15,6 +15,20 @@
 //! One `put` per key at a time is the caller's business. Should two overlap
 //! all the same, they write the same bytes: packing is deterministic.
 
+mod browse;
+mod local;
+mod local_write;
+mod pair;
+pub(crate) mod s3;
+mod s3_http;
+mod s3_resume;
+mod s3_uploads;
+pub(crate) mod transfer;
+
+pub use browse::{FilePage, FileStream};
+pub use local::MARKER;
+pub use s3::S3Config;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -27,24 +41,21 @@ use object_store::local::LocalFileSystem;
 use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use tokio_util::sync::CancellationToken;
 
+use self::local::LocalRoot;
+use self::pair::{blocking, not_altered, unfindable};
+use self::s3_uploads::Uploads;
+use self::transfer::{PART, Pieces, joined, part_size, read_through, upload};
 use super::error::{ArchiveError, Result};
 use super::frames::PackOptions;
-use super::local::{self, LocalRoot};
 use super::meta::ArchiveMeta;
-use super::pack::{PackSummary, estimate, pack, pack_nothing};
-use super::pair::{blocking, not_altered, unfindable};
+use super::pack::{PackSummary, estimate_home, pack, pack_nothing};
 use super::progress::Progress;
-use super::s3_uploads::Uploads;
 use super::said::said;
 use super::source::digest;
-use super::transfer::{PART, Pieces, joined, part_size, read_through, upload};
 use super::unpack::{Limits, UnpackSummary, unpack};
 
 const DATA_NAME: &str = "home.tar.zst";
-pub(super) const META_SUFFIX: &str = ".meta";
-
-/// The size of a home is only estimated this far into it.
-pub(super) const ESTIMATE_ENTRIES: u64 = 200_000;
+pub(crate) const META_SUFFIX: &str = ".meta";
 
 /// How `put` makes sure that the data arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +81,9 @@ pub struct ListedObject {
 /// The archives of one deployment.
 #[derive(Clone, Debug)]
 pub struct ObjectArchives {
-    pub(super) store: Arc<dyn ObjectStore>,
-    pub(super) prefix: String,
-    pub(super) local: Option<LocalRoot>,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) prefix: String,
+    pub(crate) local: Option<LocalRoot>,
     /// Where unfinished uploads can be seen and gone on with, if the store is a bucket.
     uploads: Option<Arc<Uploads>>,
     options: PackOptions,
@@ -134,7 +145,7 @@ impl ObjectArchives {
         Self { verify, ..self }
     }
 
-    pub(super) fn with_uploads(self, uploads: Uploads) -> Self {
+    pub(crate) fn with_uploads(self, uploads: Uploads) -> Self {
         Self { uploads: Some(Arc::new(uploads)), ..self }
     }
 
@@ -153,7 +164,7 @@ impl ObjectArchives {
         let _stop_when_dropped = stop.clone().drop_guard();
         let total = {
             let (home, stop) = (home.to_owned(), stop.clone());
-            joined(blocking(move || estimate(&home, ESTIMATE_ENTRIES, &stop)).await)?
+            joined(blocking(move || estimate_home(&home, &stop)).await)?
         };
         progress.start(total);
         let (home, options) = (home.to_owned(), self.options);

@@ -10,18 +10,18 @@ use futures::TryStreamExt;
 use object_store::path::Path as Location;
 use object_store::{Error as StoreError, ObjectStoreExt, PutMode};
 
-use super::error::{ArchiveError, Result};
 use super::local::LocalRoot;
-use super::meta::{ArchiveMeta, MAX_META_BYTES};
-use super::object::{META_SUFFIX, ObjectArchives};
-use super::pack::PackSummary;
-use super::said::said;
 use super::transfer::joined;
+use super::{META_SUFFIX, ObjectArchives};
+use crate::error::{ArchiveError, Result};
+use crate::meta::{ArchiveMeta, MAX_META_BYTES};
+use crate::pack::PackSummary;
+use crate::said::said;
 
 impl ObjectArchives {
     /// Writes the commit mark, never over another one where the store can
     /// promise that.
-    pub(super) async fn write_meta(&self, key: &str, meta: &ArchiveMeta) -> Result<()> {
+    pub(crate) async fn write_meta(&self, key: &str, meta: &ArchiveMeta) -> Result<()> {
         let location = self.meta(key)?;
         let bytes = meta.encode()?;
         let create = self.store.put_opts(&location, bytes.clone().into(), PutMode::Create.into());
@@ -37,7 +37,7 @@ impl ObjectArchives {
         }
     }
 
-    pub(super) async fn read_meta(&self, key: &str) -> Result<Option<ArchiveMeta>> {
+    pub(crate) async fn read_meta(&self, key: &str) -> Result<Option<ArchiveMeta>> {
         let location = self.meta(key)?;
         let result = match self.store.get(&location).await {
             Ok(result) => result,
@@ -53,7 +53,7 @@ impl ObjectArchives {
         }
     }
 
-    pub(super) async fn data_size(&self, key: &str) -> Result<Option<u64>> {
+    pub(crate) async fn data_size(&self, key: &str) -> Result<Option<u64>> {
         match self.store.head(&self.data(key)?).await {
             Ok(object) => Ok(Some(object.size)),
             Err(error) => self.absent(key, &error).await,
@@ -79,7 +79,7 @@ impl ObjectArchives {
 
     /// Fails when the store as a whole is missing: a bucket that was
     /// removed, a disk that is not mounted.
-    pub(super) async fn check_present(&self) -> Result<()> {
+    pub(crate) async fn check_present(&self) -> Result<()> {
         if self.local.is_none() {
             return self.is_empty().await.map(|_| ());
         }
@@ -92,7 +92,7 @@ impl ObjectArchives {
     }
 
     /// Runs something on the store's directory, if it is one.
-    pub(super) async fn on_disk<T: Send + 'static>(
+    pub(crate) async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&LocalRoot) -> io::Result<T> + Send + 'static,
     ) -> Result<Option<T>> {
@@ -105,15 +105,15 @@ impl ObjectArchives {
         joined(outcome.await).map(Some)
     }
 
-    pub(super) fn data(&self, key: &str) -> Result<Location> {
+    pub(crate) fn data(&self, key: &str) -> Result<Location> {
         self.location(&format!("{}/{key}", self.prefix))
     }
 
-    pub(super) fn meta(&self, key: &str) -> Result<Location> {
+    pub(crate) fn meta(&self, key: &str) -> Result<Location> {
         self.location(&format!("{}/{key}{META_SUFFIX}", self.prefix))
     }
 
-    pub(super) fn location(&self, path: &str) -> Result<Location> {
+    pub(crate) fn location(&self, path: &str) -> Result<Location> {
         let path = path.trim_matches('/');
         Location::parse(path)
             .map_err(|error| ArchiveError::Unreachable { message: format!("not a possible key: {error}") })
@@ -131,7 +131,7 @@ fn does_not_know(error: &StoreError) -> bool {
 
 /// What was read back must be what was written. The home is still where it was, so this is a failed
 /// attempt and not a damaged archive.
-pub(super) fn not_altered(key: &str, written: &PackSummary, read: &str) -> Result<()> {
+pub(crate) fn not_altered(key: &str, written: &PackSummary, read: &str) -> Result<()> {
     if read == written.sha256 {
         return Ok(());
     }
@@ -141,7 +141,7 @@ pub(super) fn not_altered(key: &str, written: &PackSummary, read: &str) -> Resul
 
 /// While writing, "not found" is the store's trouble, not an answer about
 /// the archive.
-pub(super) fn unfindable(error: ArchiveError) -> ArchiveError {
+pub(crate) fn unfindable(error: ArchiveError) -> ArchiveError {
     match error {
         ArchiveError::NotFound { key } => {
             ArchiveError::Unreachable { message: format!("{key} disappeared while it was being written") }
@@ -150,7 +150,7 @@ pub(super) fn unfindable(error: ArchiveError) -> ArchiveError {
     }
 }
 
-pub(super) fn blocking<T: Send + 'static>(
+pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
     tokio::task::spawn_blocking(work)

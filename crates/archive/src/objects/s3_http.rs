@@ -20,7 +20,7 @@ use object_store::{
 
 /// Gives everybody the same client.
 #[derive(Debug)]
-pub(super) struct Connector(pub(super) HttpClient);
+pub(crate) struct Connector(pub(crate) HttpClient);
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -29,7 +29,7 @@ impl HttpConnector for Connector {
 }
 
 /// A client that gives up a connection after `connect` and a request after `request`.
-pub(super) fn client(connect: Duration, request: Duration) -> Result<HttpClient, String> {
+pub(crate) fn client(connect: Duration, request: Duration) -> Result<HttpClient, String> {
     let mut tcp = Tcp::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

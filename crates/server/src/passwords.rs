@@ -66,7 +66,8 @@ impl Passwords {
         blocking(turn, move || match stored {
             Some(stored) => verify(&password, &stored),
             None => {
-                let nobody = nobody.get_or_init(|| hash(&super::secret::new_secret()).unwrap_or_default());
+                let nobody =
+                    nobody.get_or_init(|| hash(&uuid::Uuid::new_v4().to_string()).unwrap_or_default());
                 verify(&password, nobody);
                 false
             }
@@ -79,7 +80,7 @@ impl Passwords {
         if let Ok(turn) = self.turn().await {
             let nobody = Arc::clone(&self.nobody);
             let made = blocking(turn, move || {
-                nobody.get_or_init(|| hash(&super::secret::new_secret()).unwrap_or_default());
+                nobody.get_or_init(|| hash(&uuid::Uuid::new_v4().to_string()).unwrap_or_default());
             });
             if let Err(error) = made.await {
                 tracing::warn!(%error, "the stand-in password could not be prepared");

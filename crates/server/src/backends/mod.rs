@@ -1,15 +1,27 @@
-//! The one place where ports meet their implementations.
+//! The composition root: which implementation is chosen for which setting.
+//!
+//! | port | setting | implementation |
+//! |---|---|---|
+//! | store | `DATABASE_URL` | PostgreSQL, else SQLite in the data directory |
+//! | bus | `REDIS_URL` | Redis, else in process |
+//! | instances, volumes | `RUNTIME` | [`process`] or [`docker`] |
+//! | archives | `S3_BUCKET` | a bucket, else files in the data directory ([`archives`]) |
+
+mod archives;
+mod docker;
+mod process;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use codehub_archive::ObjectArchives;
+use codehub_coordinator::Backends;
 use codehub_domain::{ArchiveKey, Truth};
 use codehub_runtime::{
-    archives::VolumeArchives,
+    Instances,
+    archives::Archives,
     ide::{self, ResolvedIde},
-    process::{ProcessConfig, ProcessRuntime, ShimCommand},
-    volumes::{Volumes, directory::DirectoryVolumes},
+    volumes::Volumes,
 };
 use codehub_store::{
     MigrationStatus, PostgresStore, SqliteStore, Store,
@@ -17,14 +29,15 @@ use codehub_store::{
 };
 use uuid::Uuid;
 
-use crate::{
-    config::{Config, RuntimeKind},
-    places::{self, Places},
-};
-use codehub_coordinator::Backends;
+use crate::config::{Config, RuntimeKind};
 
 /// Names this deployment: what carries it is ours, what does not is not.
 const DEPLOYMENT_SETTING: &str = "deployment_id";
+
+/// Where this program is, to be started again as something else.
+pub fn own_path() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("this program cannot be found on the disk any more")
+}
 
 /// Where the database is.
 pub fn database_path(config: &Config) -> PathBuf {
@@ -66,7 +79,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
 /// What was asked for is not installed; the message says what to do.
 pub fn resolve_ide(config: &Config) -> anyhow::Result<ResolvedIde> {
     let runtime = &config.runtime;
-    let exe = crate::cli::own_path()?;
+    let exe = own_path()?;
     ide::resolve(runtime.ide, &runtime.ide_command, &runtime.ide_health_path, &exe)
         .map_err(anyhow::Error::msg)
 }
@@ -77,7 +90,7 @@ pub fn resolve_ide(config: &Config) -> anyhow::Result<ResolvedIde> {
 /// They cannot be opened; the message says what to do.
 pub(crate) async fn open_archives(config: &Config, store: &dyn Store) -> anyhow::Result<ObjectArchives> {
     let deployment = deployment(store).await?;
-    places::open_archives(config, &deployment, KnownHomes::read(store).await?).await
+    archives::open(config, &deployment, KnownHomes::read(store).await?).await
 }
 
 async fn deployment(store: &dyn Store) -> anyhow::Result<String> {
@@ -94,44 +107,11 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
     let known = KnownHomes::read(&*store).await?;
 
     let bus = open_bus(config)?;
-    let places = match config.runtime.kind {
-        RuntimeKind::Process => on_this_machine(config, &deployment, known).await?,
-        RuntimeKind::Docker => places::on_docker(config, &deployment, known, &bus).await?,
+    let RuntimeBackends { instances, volumes, archives } = match config.runtime.kind {
+        RuntimeKind::Process => process::open(config, &deployment, known).await?,
+        RuntimeKind::Docker => docker::open(config, &deployment, known, &bus).await?,
     };
-    Ok(Backends {
-        store,
-        bus,
-        instances: places.instances,
-        volumes: places.volumes,
-        archives: places.archives,
-    })
-}
-
-/// Workspaces as processes, homes as directories.
-async fn on_this_machine(config: &Config, deployment: &str, known: KnownHomes) -> anyhow::Result<Places> {
-    let directories = DirectoryVolumes::new(&config.data_dir);
-    if known.on_volumes {
-        // They were here before: if they are not now, nothing may be made in their place.
-        directories.ping().await?;
-    } else {
-        directories.prepare().await?;
-    }
-    let volumes: Arc<dyn Volumes> = Arc::new(directories);
-    let archives = places::open_archives(config, deployment, known).await?;
-
-    let ide = resolve_ide(config)?;
-    let mut process =
-        ProcessConfig::new(&config.data_dir, deployment, ide, ShimCommand::of(crate::cli::own_path()?));
-    process.sandbox = config.runtime.sandbox;
-    process.stop_grace = config.runtime.stop_grace;
-    process.hidden.extend(config.file.clone());
-    let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
-    let kind = places::archives_kind(config);
-    Ok(Places {
-        instances: Arc::new(instances),
-        archives: Arc::new(VolumeArchives::new(kind, archives, volumes.clone())),
-        volumes,
-    })
+    Ok(Backends { store, bus, instances, volumes, archives })
 }
 
 /// How much longer than a flush everybody gets to tell a Redis that has forgotten.
@@ -141,6 +121,13 @@ fn open_bus(config: &Config) -> anyhow::Result<Arc<dyn Bus>> {
     let Some(url) = &config.redis.url else { return Ok(Arc::new(MemoryBus::new())) };
     let settle = config.activity.flush_interval + SETTLE_MARGIN;
     Ok(Arc::new(RedisBus::open(url.reveal(), config.redis.names.clone(), settle)?))
+}
+
+/// The ports that depend on the runtime.
+struct RuntimeBackends {
+    instances: Arc<dyn Instances>,
+    volumes: Arc<dyn Volumes>,
+    archives: Arc<dyn Archives>,
 }
 
 /// Where the database says that homes are: storage that lacks them is not mounted, not empty.

@@ -1,0 +1,45 @@
+//! Workspaces as processes of this machine, homes as directories.
+
+use std::sync::Arc;
+
+use codehub_runtime::{
+    archives::VolumeArchives,
+    process::{ProcessConfig, ProcessRuntime, ShimCommand},
+    volumes::{Volumes, directory::DirectoryVolumes},
+};
+
+use super::{KnownHomes, RuntimeBackends, archives, own_path, resolve_ide};
+use crate::config::Config;
+
+/// Workspaces as processes, homes as directories.
+///
+/// # Errors
+/// What was there before is not there now, or cannot be used.
+pub(super) async fn open(
+    config: &Config,
+    deployment: &str,
+    known: KnownHomes,
+) -> anyhow::Result<RuntimeBackends> {
+    let directories = DirectoryVolumes::new(&config.data_dir);
+    if known.on_volumes {
+        // They were here before: if they are not now, nothing may be made in their place.
+        directories.ping().await?;
+    } else {
+        directories.prepare().await?;
+    }
+    let volumes: Arc<dyn Volumes> = Arc::new(directories);
+    let objects = archives::open(config, deployment, known).await?;
+
+    let ide = resolve_ide(config)?;
+    let mut process = ProcessConfig::new(&config.data_dir, deployment, ide, ShimCommand::of(own_path()?));
+    process.sandbox = config.runtime.sandbox;
+    process.stop_grace = config.runtime.stop_grace;
+    process.hidden.extend(config.file.clone());
+    let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
+    let kind = archives::kind(config);
+    Ok(RuntimeBackends {
+        instances: Arc::new(instances),
+        archives: Arc::new(VolumeArchives::new(kind, objects, volumes.clone())),
+        volumes,
+    })
+}
