@@ -66,7 +66,8 @@ async fn a_token_that_runs_out_takes_its_streams_along() {
     let token = secret::new_token();
     let token_id = TokenId::from_uuid(Uuid::now_v7());
     let made = Instant::now();
-    app.app.store().token_create(token_id, ann.id, "short", &secret::hash(&token), Some(2)).await.unwrap();
+    let session = app.session(ann.id).await.0;
+    app.app.store().token_create(token_id, session, "short", &secret::hash(&token), Some(2)).await.unwrap();
     let short = all(&app, &Person { id: ann.id, token }, &id).await;
     let mut long = all(&app, &ann, &id).await;
     end(short).await;

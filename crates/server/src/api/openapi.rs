@@ -187,6 +187,8 @@ mod tests {
             ("/api/v1/auth/tokens/{id}", "delete"),
             ("/api/v1/users", "get post"),
             ("/api/v1/users/{id}", "get patch delete"),
+            ("/api/v1/users/{id}/tokens", "get"),
+            ("/api/v1/users/{id}/tokens/{token_id}", "delete"),
             ("/api/v1/setup", "post"),
             ("/api/v1/workspaces", "get post"),
             ("/api/v1/workspaces/{id}", "get patch delete"),

@@ -15,7 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api,
     app::App,
-    auth::first_run::{self, FirstRun},
+    auth::{
+        first_run::{self, FirstRun},
+        planted,
+    },
     config::{Config, RuntimeKind},
     coordinator, idle, telemetry, web,
 };
@@ -95,6 +98,7 @@ pub fn router(app: &Arc<App>) -> Router {
     } else {
         api::operations()
     };
+    let answered = answered.layer(middleware::from_fn(planted::refuse_scripts));
     answered.layer(middleware::from_fn(telemetry::http::observe)).with_state(Arc::clone(app))
 }
 
