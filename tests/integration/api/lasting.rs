@@ -101,3 +101,28 @@ async fn what_the_command_line_does_is_noticed() {
     command_line.user_edit(ann.id, edit).await.unwrap();
     end(streams).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_password_ends_what_its_tokens_opened() {
+    let app = TestApp::start().await;
+    let (ann, bob) = (app.ann().await, app.person("bob", Role::User).await);
+    let root = app.person("root", Role::Admin).await;
+    let (hers, his) =
+        (app.workspace(&ann, "hers", "STANDBY").await, app.workspace(&bob, "his", "STANDBY").await);
+    let (hers, mut his) = (all(&app, &ann, &hers).await, all(&app, &bob, &his).await);
+    app.patch(&root, &format!("/users/{}", ann.id), json!({ "password": "battery staple" })).await.is(200);
+    end(hers).await;
+    lasts(&mut his).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_an_administrator_revokes_takes_its_streams_along() {
+    let app = TestApp::start().await;
+    let (ann, root) = (app.ann().await, app.person("root", Role::Admin).await);
+    let id = app.workspace(&ann, "hers", "STANDBY").await;
+    let streams = all(&app, &ann, &id).await;
+    let tokens = app.get(&root, &format!("/users/{}/tokens", ann.id)).await.is(200);
+    let token = tokens["items"][0]["id"].as_str().unwrap();
+    app.delete(&root, &format!("/users/{}/tokens/{token}", ann.id)).await.is(204);
+    end(streams).await;
+}

@@ -10,6 +10,7 @@ mod lists;
 mod people;
 mod protocol;
 mod sessions;
+mod tokens;
 mod workspaces;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
