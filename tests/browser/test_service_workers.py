@@ -16,7 +16,7 @@ from dashboard import sign_in
 
 REGISTER = """async ([script, scope]) => {
     try {
-        const made = await navigator.serviceWorker.register(script, { scope });
+        const made = await navigator.serviceWorker.register(script, { scope, updateViaCache: "all" });
         const worker = made.installing || made.waiting || made.active;
         await new Promise((done) => {
             const look = () => worker.state === "activated" && done();
@@ -93,9 +93,12 @@ self.addEventListener("fetch", (event) => {
 
 
 class Address:
-    """An address at which an older server let a worker through, and then the server itself is."""
+    """An address at which an older server let a worker through, and after `upgrade` the server itself is."""
 
     def __init__(self, server, post):
+        self.old = True
+        address = self
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -109,10 +112,11 @@ class Address:
                 self.wfile.write(body)
 
             def do_GET(self):
-                if self.path == "/w/old/":
+                if address.old and self.path == "/w/old/":
                     return self.answer(200, [("Content-Type", "text/html")], b"an old workspace")
-                if self.path == "/w/old/sw.js":
+                if address.old and self.path == "/w/old/sw.js":
                     headers = [("Content-Type", "text/javascript"), ("Service-Worker-Allowed", "/")]
+                    headers += [("Cache-Control", "max-age=31536000, immutable")]
                     return self.answer(200, headers, (WORKER % post).encode())
                 self.forward()
 
@@ -146,7 +150,9 @@ def test_signing_in_evicts_what_was_planted_and_keeps_drafts(server, tab, post):
     address = Address(server, post)
     page = tab(address, user=None, strict=False)
     page.goto("/w/old/")
+    page.evaluate("fetch('/w/old/sw.js').then((answer) => answer.text())")
     assert page.evaluate(REGISTER, ["/w/old/sw.js", "/"]) == "/"
+    address.old = False
     page.goto("/login")
     expect(page).to_have_title("forged")
     sign_in(page, ADMIN, PASSWORD)
@@ -155,6 +161,8 @@ def test_signing_in_evicts_what_was_planted_and_keeps_drafts(server, tab, post):
     page.goto("/")
     expect(page).to_have_title("Workspaces · CodeHub")
     assert page.evaluate(SCOPES) == []
+    # Its script, as the older server sent it, is not in the browser's cache either.
+    assert page.evaluate(REGISTER, ["/w/old/sw.js", "/"]) in ("SecurityError", "TypeError")
 
     if "api" in post:
         # That browser is swept again by its first sign-in with the form: it has not shown that it is clean.

@@ -181,7 +181,7 @@ impl TestApp {
     }
 
     /// A request with a session's cookie, from one of our own pages.
-    pub(crate) fn from_page(&self, cookie: &str, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn page_request(&self, cookie: &str, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, self.url(&format!("/api/v1{path}")));
         request.header("cookie", cookie).header("origin", self.url(""))
     }

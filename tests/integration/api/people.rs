@@ -87,7 +87,7 @@ async fn tokens_are_shown_once_and_stop_working_when_deleted() {
     let ann = app.ann().await;
     let bob = app.person("bob", Role::User).await;
     let (_, cookie) = app.session(ann.id).await;
-    let make = |body| app.send(app.from_page(&cookie, Method::POST, "/auth/tokens").json(&body));
+    let make = |body| app.send(app.page_request(&cookie, Method::POST, "/auth/tokens").json(&body));
     let created = make(json!({ "name": "laptop", "expires_in_seconds": 60 })).await.is(201);
     let token = created["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("chp_") && created["expires_at"].is_string());

@@ -26,7 +26,7 @@ async fn a_token_makes_no_tokens_by_any_way() {
         assert!(message.contains("a token cannot create tokens") && message.contains("sign in"), "{message}");
         // A token counts where there is one, whatever cookie comes with it.
         let (_, cookie) = app.session(who.id).await;
-        let both = app.from_page(&cookie, Method::POST, "/auth/tokens").bearer_auth(&who.token);
+        let both = app.page_request(&cookie, Method::POST, "/auth/tokens").bearer_auth(&who.token);
         app.send(both.json(&json!({ "name": "child" }))).await.error(403, "FORBIDDEN");
         // Bodies are not looked at before.
         app.send(app.request(&who, Method::POST, "/auth/tokens")).await.error(403, "FORBIDDEN");
@@ -131,7 +131,7 @@ async fn administrators_list_and_revoke_tokens() {
     app.get(&ann, "/auth/session").await.error(401, "UNAUTHORIZED");
     app.delete(&root, &path).await.error(404, "NOT_FOUND");
     assert_eq!(app.get(&root, &listed(&ann)).await.is(200)["total"], 0);
-    app.send(app.from_page(&cookie, Method::GET, &listed(&bob))).await.is(200);
+    app.send(app.page_request(&cookie, Method::GET, &listed(&bob))).await.is(200);
 }
 
 /// A stolen session that makes tokens as fast as it can while its owner changes the password.
@@ -142,7 +142,8 @@ async fn no_token_is_left_behind_a_changed_password() {
     let (_, stolen) = app.session(ann.id).await;
     let thieves: Vec<_> = (0..4)
         .map(|_| {
-            let request = app.from_page(&stolen, Method::POST, "/auth/tokens").json(&json!({ "name": "x" }));
+            let request =
+                app.page_request(&stolen, Method::POST, "/auth/tokens").json(&json!({ "name": "x" }));
             let request = request.build().unwrap();
             let client = app.client.clone();
             tokio::spawn(async move {
@@ -166,6 +167,45 @@ async fn no_token_is_left_behind_a_changed_password() {
     }
     assert!(made > 0, "they were not even there");
     assert_eq!(count(&app, &ann).await, 0);
+}
+
+/// Somebody who knows the old password and signs in as fast as they can while it changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_session_is_left_behind_a_changed_password() {
+    let app = TestApp::start().await;
+    let ann = app.person_with_password("ann", Role::User, PASSWORD).await;
+    let new_hash = app.app.passwords.hash("battery staple").await.unwrap();
+    let begun = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let thieves: Vec<_> = (0..6)
+        .map(|_| {
+            let body = json!({ "username": "ann", "password": PASSWORD });
+            let request = app.client.post(app.url("/api/v1/auth/login")).json(&body).build().unwrap();
+            let (client, begun) = (app.client.clone(), begun.clone());
+            tokio::spawn(async move {
+                let mut cookies = Vec::new();
+                loop {
+                    let answer = client.execute(request.try_clone().unwrap()).await.unwrap();
+                    if answer.status() != 200 {
+                        return cookies;
+                    }
+                    begun.add_permits(1);
+                    let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+                    cookies.push(cookie.split(';').next().unwrap().to_owned());
+                }
+            })
+        })
+        .collect();
+    // In the midst of it.
+    begun.acquire_many(8).await.unwrap().forget();
+    let edit = UserEdit { password_hash: Some(new_hash), ..UserEdit::default() };
+    app.app.store().user_edit(ann.id, edit).await.unwrap();
+    for thief in thieves {
+        for cookie in thief.await.unwrap() {
+            app.send(app.page_request(&cookie, Method::GET, "/auth/session"))
+                .await
+                .error(401, "UNAUTHORIZED");
+        }
+    }
 }
 
 /// What signing in says to the browser about everything that is stored for this address.
