@@ -191,6 +191,17 @@ pub(super) fn is_event_stream(kind: &[u8]) -> bool {
     kind.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
 }
 
+/// A service worker of a workspace may control its own pages and no others: every copy of the header is replaced
+/// by one of ours, whatever it says. It is not compared: `/w/{id}/../../` begins with the base path too, and
+/// browsers resolve it (as they do `%2e%2e` and `\`). Where there is none, browsers allow less than this.
+fn confine_service_worker(headers: &mut HeaderMap, base_path: &str) {
+    if headers.remove(SERVICE_WORKER_ALLOWED).is_some()
+        && let Ok(own) = HeaderValue::from_str(base_path)
+    {
+        headers.insert(SERVICE_WORKER_ALLOWED, own);
+    }
+}
+
 /// Makes a response fit for the dashboard's origin.
 pub(super) fn clean_response(headers: &mut HeaderMap, place: &location::Place<'_>) {
     if headers.contains_key(header::TRANSFER_ENCODING) {
@@ -202,12 +213,7 @@ pub(super) fn clean_response(headers: &mut HeaderMap, place: &location::Place<'_
         headers.remove(name);
     }
     cookies::confine(headers, place.base_path);
-    if let Entry::Occupied(mut scope) = headers.entry(SERVICE_WORKER_ALLOWED)
-        && !scope.get().as_bytes().starts_with(place.base_path.as_bytes())
-        && let Ok(confined) = HeaderValue::from_str(place.base_path)
-    {
-        scope.insert(confined);
-    }
+    confine_service_worker(headers, place.base_path);
     if let Entry::Occupied(mut at) = headers.entry(header::LOCATION)
         && let Some(moved) = location::rewrite(at.get().as_bytes(), place)
         && let Ok(moved) = HeaderValue::from_bytes(&moved)

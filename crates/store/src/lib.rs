@@ -192,6 +192,8 @@ pub struct UserWithHash {
 #[derive(Debug, Clone, Default)]
 pub struct UserEdit {
     pub password_hash: Option<String>,
+    /// A new password leaves the tokens as they are. Only somebody who changes their own may say so.
+    pub keep_tokens: bool,
     pub role: Option<Role>,
     pub disabled: Option<bool>,
 }
@@ -392,7 +394,8 @@ pub trait Store: Send + Sync + 'static {
     /// Ordered by id.
     async fn user_list(&self, after: Option<UserId>, limit: u32) -> Result<Page<User>>;
     /// Never leaves the deployment without an enabled admin. A new password, a disabled account or
-    /// another role ends the user's sessions; a disabled account's tokens stop working.
+    /// another role ends the user's sessions; a new password deletes the tokens, unless
+    /// [`UserEdit::keep_tokens`]; a disabled account's tokens stop working.
     async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange>;
     /// Only without living workspaces. Ends the user's sessions and tokens, and frees the name.
     async fn user_delete(&self, id: UserId) -> Result<UserChange>;
@@ -415,14 +418,16 @@ pub trait Store: Send + Sync + 'static {
     /// Removes sessions that have ended, and failed logins that are forgotten; how many sessions.
     async fn sessions_sweep(&self) -> Result<u64>;
 
+    /// `by` is the session that asks for it: it must still be there in the same transaction, so that nothing is made
+    /// behind a new password's back. `None` where it is not (any more).
     async fn token_create(
         &self,
         id: TokenId,
-        user: UserId,
+        by: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
-    ) -> Result<ApiToken>;
+    ) -> Result<Option<ApiToken>>;
     /// The token and its enabled user, while it is valid; notes the use (at most once a minute).
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>>;
     /// Newest first, expired ones included.

@@ -244,12 +244,12 @@ macro_rules! sql_port {
             async fn token_create(
                 &self,
                 id: TokenId,
-                user: UserId,
+                by: SessionId,
                 name: &str,
                 secret_hash: &[u8],
                 expires_in_seconds: Option<u32>,
-            ) -> Result<ApiToken> {
-                timed("token_create", tokens::create(self, id, user, name, secret_hash, expires_in_seconds)).await
+            ) -> Result<Option<ApiToken>> {
+                timed("token_create", tokens::create(self, id, by, name, secret_hash, expires_in_seconds)).await
             }
 
             async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {

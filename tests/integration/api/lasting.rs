@@ -66,7 +66,8 @@ async fn a_token_that_runs_out_takes_its_streams_along() {
     let token = secret::new_token();
     let token_id = TokenId::from_uuid(Uuid::now_v7());
     let made = Instant::now();
-    app.app.store().token_create(token_id, ann.id, "short", &secret::hash(&token), Some(2)).await.unwrap();
+    let session = app.session(ann.id).await.0;
+    app.app.store().token_create(token_id, session, "short", &secret::hash(&token), Some(2)).await.unwrap();
     let short = all(&app, &Person { id: ann.id, token }, &id).await;
     let mut long = all(&app, &ann, &id).await;
     end(short).await;
@@ -98,5 +99,30 @@ async fn what_the_command_line_does_is_noticed() {
     let command_line = SqliteStore::open(app.data().join("codehub.db")).await.unwrap();
     let edit = UserEdit { disabled: Some(true), ..UserEdit::default() };
     command_line.user_edit(ann.id, edit).await.unwrap();
+    end(streams).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_password_ends_what_its_tokens_opened() {
+    let app = TestApp::start().await;
+    let (ann, bob) = (app.ann().await, app.person("bob", Role::User).await);
+    let root = app.person("root", Role::Admin).await;
+    let (hers, his) =
+        (app.workspace(&ann, "hers", "STANDBY").await, app.workspace(&bob, "his", "STANDBY").await);
+    let (hers, mut his) = (all(&app, &ann, &hers).await, all(&app, &bob, &his).await);
+    app.patch(&root, &format!("/users/{}", ann.id), json!({ "password": "battery staple" })).await.is(200);
+    end(hers).await;
+    lasts(&mut his).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_an_administrator_revokes_takes_its_streams_along() {
+    let app = TestApp::start().await;
+    let (ann, root) = (app.ann().await, app.person("root", Role::Admin).await);
+    let id = app.workspace(&ann, "hers", "STANDBY").await;
+    let streams = all(&app, &ann, &id).await;
+    let tokens = app.get(&root, &format!("/users/{}/tokens", ann.id)).await.is(200);
+    let token = tokens["items"][0]["id"].as_str().unwrap();
+    app.delete(&root, &format!("/users/{}/tokens/{token}", ann.id)).await.is(204);
     end(streams).await;
 }

@@ -10,12 +10,13 @@ mod lists;
 mod people;
 mod protocol;
 mod sessions;
+mod tokens;
 mod workspaces;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use codehub_coordinator::Backends;
-use codehub_domain::{TokenId, UserId, user::Role};
+use codehub_domain::{SessionId, TokenId, UserId, user::Role};
 use codehub_runtime::fake::{FakeBackends, Faults, Gate, World};
 use codehub_server::{api::openapi, app::App, auth::secret, config::Config, serve};
 use codehub_store::{UserChange, bus::MemoryBus, sqlite::SqliteStore};
@@ -159,8 +160,22 @@ impl TestApp {
         assert!(matches!(created, UserChange::Done(_)), "{created:?}");
         let token = secret::new_token();
         let token_id = TokenId::from_uuid(Uuid::now_v7());
-        store.token_create(token_id, id, "test", &secret::hash(&token), None).await.unwrap();
+        let session = self.session(id).await.0;
+        store.token_create(token_id, session, "test", &secret::hash(&token), None).await.unwrap().unwrap();
         Person { id, token }
+    }
+
+    /// A session of theirs, and the cookie that carries it.
+    pub(crate) async fn session(&self, user: UserId) -> (SessionId, String) {
+        let (id, secret) = (SessionId::from_uuid(Uuid::now_v7()), secret::new_secret());
+        self.app.store().session_create(id, user, &secret::hash(&secret), 3600).await.unwrap();
+        (id, format!("session={secret}"))
+    }
+
+    /// A request with a session's cookie, from one of our own pages.
+    pub(crate) fn page_request(&self, cookie: &str, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, self.url(&format!("/api/v1{path}")));
+        request.header("cookie", cookie).header("origin", self.url(""))
     }
 
     pub(crate) async fn ann(&self) -> Person {

@@ -86,8 +86,9 @@ async fn tokens_are_shown_once_and_stop_working_when_deleted() {
     let app = TestApp::start().await;
     let ann = app.ann().await;
     let bob = app.person("bob", Role::User).await;
-    let created =
-        app.post(&ann, "/auth/tokens", json!({ "name": "laptop", "expires_in_seconds": 60 })).await.is(201);
+    let (_, cookie) = app.session(ann.id).await;
+    let make = |body| app.send(app.page_request(&cookie, Method::POST, "/auth/tokens").json(&body));
+    let created = make(json!({ "name": "laptop", "expires_in_seconds": 60 })).await.is(201);
     let token = created["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("chp_") && created["expires_at"].is_string());
     let laptop = Person { id: ann.id, token: token.clone() };
@@ -100,7 +101,7 @@ async fn tokens_are_shown_once_and_stop_working_when_deleted() {
     app.delete(&ann, &path).await.is(204);
     app.get(&laptop, "/auth/session").await.error(401, "UNAUTHORIZED");
     for body in [json!({ "name": "" }), json!({ "name": "x", "expires_in_seconds": 0 })] {
-        app.post(&ann, "/auth/tokens", body).await.error(400, "INVALID_REQUEST");
+        make(body).await.error(400, "INVALID_REQUEST");
     }
     let nobody = Person { id: ann.id, token: "chp_nonsense".into() };
     app.send(app.request(&nobody, Method::GET, "/workspaces")).await.error(401, "UNAUTHORIZED");

@@ -148,7 +148,7 @@ async fn a_changed_password_ends_the_other_sessions() {
     for (cookie, status) in [(&elsewhere, 401), (&here, 401), (&newest, 200)] {
         assert_eq!(app.send(with_cookie(&app, Method::GET, "/auth/session", cookie)).await.status, status);
     }
-    app.get(&ann, "/auth/session").await.is(200);
+    app.get(&ann, "/auth/session").await.error(401, "UNAUTHORIZED");
     login(&app, "ann", "battery staple").await.is(200);
 }
 

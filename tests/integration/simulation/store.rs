@@ -336,12 +336,12 @@ impl Store for ProcessStore {
     async fn token_create(
         &self,
         id: TokenId,
-        user: UserId,
+        by: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
-    ) -> Result<ApiToken> {
-        self.shared.store.token_create(id, user, name, secret_hash, expires_in_seconds).await
+    ) -> Result<Option<ApiToken>> {
+        self.shared.store.token_create(id, by, name, secret_hash, expires_in_seconds).await
     }
 
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {

@@ -9,6 +9,7 @@ mod mounting;
 mod pages;
 mod policy;
 mod rules;
+mod service_worker;
 mod smuggling;
 mod support;
 mod unix;

@@ -23,6 +23,7 @@ use crate::{
     auth::{
         Via, cookie,
         login::{self, SignedIn},
+        planted,
     },
 };
 use codehub_domain::fields as rules;
@@ -78,7 +79,10 @@ async fn sign_in(
 ) -> Result<Response> {
     let Credentials { username, password } = credentials;
     let session = login::login(&app, &username, &password, address, &headers).await?;
-    Ok(signed_in(&app, StatusCode::OK, session))
+    let mut response = signed_in(&app, StatusCode::OK, session);
+    // No page of ours signs in this way: in a browser it is somebody else's script or worker.
+    planted::evict(response.headers_mut());
+    Ok(response)
 }
 
 /// Sign out
@@ -108,12 +112,16 @@ async fn session(CurrentUser(identity): CurrentUser) -> Json<SessionView> {
 struct PasswordChange {
     current_password: String,
     new_password: String,
+    /// One's tokens are deleted with the old password, unless this is true.
+    #[serde(default)]
+    keep_tokens: bool,
 }
 
 /// Change one's own password
 ///
-/// Ends all of one's sessions; the browser that asked gets a new one. Wrong current passwords are
-/// counted like failed sign-ins.
+/// Ends all of one's sessions; the browser that asked gets a new one. Deletes one's tokens, too, unless `keep_tokens`
+/// is true: whoever knew the old password may have made some. Wrong current passwords are counted like failed
+/// sign-ins.
 #[utoipa::path(post, path = "/auth/password", tag = "sessions", request_body = PasswordChange, responses(
     (status = 200, description = "Changed", body = SessionView),
     (status = 400, description = "INVALID_REQUEST: the new password will not do", body = ErrorBody),
@@ -129,7 +137,7 @@ async fn change_password(
     rules::password(&change.new_password).map_err(|why| ApiError::invalid("new_password", why))?;
     login::verify(&app, &identity.user.username, &change.current_password, address).await?;
     let password_hash = Some(app.passwords.hash(&change.new_password).await?);
-    let edit = UserEdit { password_hash, ..UserEdit::default() };
+    let edit = UserEdit { password_hash, keep_tokens: change.keep_tokens, ..UserEdit::default() };
     match app.store().user_edit(identity.user.id, edit).await? {
         UserChange::Done(user) => match identity.via {
             Via::Session(_) => Ok(signed_in(&app, StatusCode::OK, login::open_session(&app, user).await?)),

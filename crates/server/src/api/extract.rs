@@ -13,6 +13,7 @@ use axum::{
     },
     http::request::Parts,
 };
+use codehub_domain::SessionId;
 use http::{Method, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 
@@ -155,6 +156,20 @@ impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for PathId<T> {
     }
 }
 
+/// Two ids in the path, in their order.
+pub struct PathIds<A, B>(pub A, pub B);
+
+impl<A: FromStr, B: FromStr, S: Send + Sync> FromRequestParts<S> for PathIds<A, B> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let path = axum::extract::Path::<(String, String)>::from_request_parts(parts, state).await;
+        let ids =
+            path.ok().and_then(|axum::extract::Path((a, b))| Some(Self(a.parse().ok()?, b.parse().ok()?)));
+        ids.ok_or_else(|| ApiError::not_found("thing: an id in the path is not valid"))
+    }
+}
+
 /// Whoever is asking, with what a cookie-authenticated write needs checked.
 pub struct CurrentUser(pub Identity);
 
@@ -167,6 +182,24 @@ impl FromRequestParts<Arc<App>> for CurrentUser {
             writes_come_from_us(app, parts)?;
         }
         Ok(Self(identity))
+    }
+}
+
+/// A session, not a token: for what a token must not be able to do by itself.
+pub struct InSession(pub SessionId);
+
+impl FromRequestParts<Arc<App>> for InSession {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        let CurrentUser(identity) = CurrentUser::from_request_parts(parts, app).await?;
+        match identity.via {
+            Via::Session(session) => Ok(Self(session)),
+            Via::Token(_) => Err(ApiError::new(
+                Code::Forbidden,
+                "a token cannot create tokens: sign in with a password (POST /api/v1/auth/login, or the Tokens page) and create it with that session",
+            )),
+        }
     }
 }
 

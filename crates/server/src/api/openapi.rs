@@ -28,7 +28,7 @@ use crate::app::App;
 #[openapi(
     info(
         title = "CodeHub",
-        description = "Workspaces in the browser, on a machine of your own.\n\nErrors are always `{\"error\": {\"code\", \"message\", \"details\"?}}`. Times are RFC 3339 in UTC. Lists are `{items, next_cursor, total}`.\n\nAnother person's workspace is 403 FORBIDDEN, an unknown or deleted one is 404 NOT_FOUND. Administrators may look at, stop, archive, recover and delete anybody's workspace; only its owner may start, edit or open it.\n\nBrowsers use the cookie `session`; changes made with it must come from this server's own pages. Programs use `Authorization: Bearer chp_…`.\n\nAsking for what is already so changes nothing and succeeds, so every start, stop and archive may be sent again; a second delete is 404. Creating is not such a request: two of them make two workspaces.\n\nBeside what is listed, anything may be answered with 500 INTERNAL, a path that is none with 404 NOT_FOUND, and a method that a path does not take with 405 METHOD_NOT_ALLOWED."
+        description = "Workspaces in the browser, on a machine of your own.\n\nErrors are always `{\"error\": {\"code\", \"message\", \"details\"?}}`. Times are RFC 3339 in UTC. Lists are `{items, next_cursor, total}`.\n\nAnother person's workspace is 403 FORBIDDEN, an unknown or deleted one is 404 NOT_FOUND. Administrators may look at, stop, archive, recover and delete anybody's workspace; only its owner may start, edit or open it.\n\nBrowsers use the cookie `session`; changes made with it must come from this server's own pages. Programs use `Authorization: Bearer chp_…`; tokens are created with a session, never with another token, and end with the password.\n\nAsking for what is already so changes nothing and succeeds, so every start, stop and archive may be sent again; a second delete is 404. Creating is not such a request: two of them make two workspaces.\n\nBeside what is listed, anything may be answered with 500 INTERNAL, a path that is none with 404 NOT_FOUND, and a method that a path does not take with 405 METHOD_NOT_ALLOWED."
     ),
     tags(
         (name = "workspaces", description = "Create them, start them, put them away"),
@@ -187,6 +187,8 @@ mod tests {
             ("/api/v1/auth/tokens/{id}", "delete"),
             ("/api/v1/users", "get post"),
             ("/api/v1/users/{id}", "get patch delete"),
+            ("/api/v1/users/{id}/tokens", "get"),
+            ("/api/v1/users/{id}/tokens/{token_id}", "delete"),
             ("/api/v1/setup", "post"),
             ("/api/v1/workspaces", "get post"),
             ("/api/v1/workspaces/{id}", "get patch delete"),

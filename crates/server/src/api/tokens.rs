@@ -10,8 +10,8 @@ use utoipa::{OpenApi, ToSchema};
 use uuid::Uuid;
 
 use super::{
-    error::{ApiError, ErrorBody, Result},
-    extract::{self, CurrentUser, PathId},
+    error::{ApiError, Code, ErrorBody, Result},
+    extract::{self, CurrentUser, InSession, PathId},
     page::ListOf,
 };
 use crate::{app::App, auth::secret};
@@ -32,7 +32,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 /// A token, without its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Token)]
-struct TokenView {
+pub(super) struct TokenView {
     #[schema(value_type = String, format = Uuid)]
     id: TokenId,
     name: String,
@@ -77,13 +77,16 @@ async fn list(State(app): State<Arc<App>>, CurrentUser(me): CurrentUser) -> Resu
 }
 
 /// Create a token
+///
+/// Only with a session: a token makes no other tokens, so one that is stolen cannot outlive its end.
 #[utoipa::path(post, path = "/auth/tokens", tag = "tokens", request_body = NewToken, responses(
     (status = 201, description = "Created; the only time its secret is shown", body = CreatedToken),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: asked for with a token, or sent with the cookie by another site's page", body = ErrorBody),
 ))]
 async fn create(
     State(app): State<Arc<App>>,
-    CurrentUser(me): CurrentUser,
+    InSession(session): InSession,
     extract::Json(new): extract::Json<NewToken>,
 ) -> Result<(StatusCode, Json<CreatedToken>)> {
     let name = new.name.trim();
@@ -94,7 +97,10 @@ async fn create(
     let token = secret::new_token();
     let id = TokenId::from_uuid(Uuid::now_v7());
     let created =
-        app.store().token_create(id, me.user.id, name, &secret::hash(&token), new.expires_in_seconds).await?;
+        app.store().token_create(id, session, name, &secret::hash(&token), new.expires_in_seconds).await?;
+    // It ended between the question who asks and here.
+    let created =
+        created.ok_or_else(|| ApiError::new(Code::Unauthorized, "the session has ended: sign in again"))?;
     Ok((StatusCode::CREATED, Json(CreatedToken { token, view: created.into() })))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, Router, extract::State, routing::get};
 use codehub_domain::{
-    UserId,
+    TokenId, UserId,
     user::{Role, User},
 };
 use codehub_store::{UserChange, UserEdit};
@@ -15,21 +15,24 @@ use uuid::Uuid;
 
 use super::{
     error::{ApiError, Code, ErrorBody, Result},
-    extract::{self, Admin, PathId},
+    extract::{self, Admin, PathId, PathIds},
     page::{self, ListOf},
+    tokens::TokenView,
     view::{RoleName, UserView},
 };
 use crate::app::App;
 use codehub_domain::fields as rules;
 
 #[derive(OpenApi)]
-#[openapi(paths(list, create, show, edit, delete))]
+#[openapi(paths(list, create, show, edit, delete, list_tokens, delete_token))]
 pub(super) struct Docs;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
         .route("/users", get(list).post(create))
         .route("/users/{id}", get(show).patch(edit).delete(delete))
+        .route("/users/{id}/tokens", get(list_tokens))
+        .route("/users/{id}/tokens/{token_id}", axum::routing::delete(delete_token))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -120,8 +123,8 @@ async fn show(State(app): State<Arc<App>>, _: Admin, PathId(id): PathId<UserId>)
 
 /// Edit a user
 ///
-/// A new password, another role or disabling ends the user's sessions. The last enabled administrator
-/// stays one.
+/// A new password, another role or disabling ends the user's sessions. A new password deletes their tokens. The last
+/// enabled administrator stays one.
 #[utoipa::path(patch, path = "/users/{id}", tag = "users", params(("id" = String, Path, description = "The user")), request_body = EditUser, responses(
     (status = 200, description = "The user afterwards", body = UserView),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
@@ -140,7 +143,7 @@ async fn edit(
         }
         None => None,
     };
-    let edit = UserEdit { password_hash, role: edit.role, disabled: edit.disabled };
+    let edit = UserEdit { password_hash, role: edit.role, disabled: edit.disabled, ..UserEdit::default() };
     Ok(Json(done(app.store().user_edit(id, edit).await?)?.into()))
 }
 
@@ -154,6 +157,45 @@ async fn edit(
 ))]
 async fn delete(State(app): State<Arc<App>>, _: Admin, PathId(id): PathId<UserId>) -> Result<StatusCode> {
     done(app.store().user_delete(id).await?)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List a user's tokens
+#[utoipa::path(get, path = "/users/{id}/tokens", tag = "users", params(("id" = String, Path, description = "The user")), responses(
+    (status = 200, description = "Their tokens, without the secrets; newest first", body = ListOf<TokenView>),
+    (status = 403, description = "FORBIDDEN: administrators only", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+))]
+async fn list_tokens(
+    State(app): State<Arc<App>>,
+    _: Admin,
+    PathId(id): PathId<UserId>,
+) -> Result<Json<ListOf<TokenView>>> {
+    app.store().user_get(id).await?.ok_or_else(|| ApiError::not_found("user"))?;
+    let tokens = app.store().token_list(id).await?;
+    Ok(Json(ListOf::whole(tokens.into_iter().map(Into::into).collect())))
+}
+
+/// Revoke a user's token
+///
+/// It stops working at once, and what was opened with it ends.
+#[utoipa::path(delete, path = "/users/{id}/tokens/{token_id}", tag = "users", params(
+    ("id" = String, Path, description = "The user"),
+    ("token_id" = String, Path, description = "The token"),
+), responses(
+    (status = 204, description = "Revoked"),
+    (status = 403, description = "FORBIDDEN: administrators only", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND: no such token of this user", body = ErrorBody),
+))]
+async fn delete_token(
+    State(app): State<Arc<App>>,
+    Admin(me): Admin,
+    PathIds(id, token): PathIds<UserId, TokenId>,
+) -> Result<StatusCode> {
+    if !app.store().token_delete(id, token).await? {
+        return Err(ApiError::not_found("token of this user"));
+    }
+    tracing::info!(user = %id, %token, by = %me.user.id, "an administrator revoked a token");
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use codehub_domain::{SessionId, user::User};
-use codehub_store::{Attempts, StoreError};
+use codehub_store::{Attempts, StoreError, UserWithHash};
 use http::HeaderMap;
 use uuid::Uuid;
 
@@ -48,10 +48,18 @@ pub async fn login(
     address: IpAddr,
     headers: &HeaderMap,
 ) -> Result<SignedIn, LoginError> {
-    let user = verify(app, username, password, address).await?;
+    let UserWithHash { user, password_hash } = checked(app, username, password, address).await?;
     end_session(app, headers).await?;
-    tracing::info!(user = %user.id, "signed in");
-    Ok(open_session(app, user).await?)
+    let opened = open_session(app, user).await?;
+    // Checking takes long enough for the password to change meanwhile, and the change ended only the sessions that were
+    // there. Nobody has this one's secret yet.
+    let now = app.store().user_by_name(username).await?;
+    if !now.is_some_and(|now| now.user.id == opened.user.id && now.password_hash == password_hash) {
+        end_secret(app, &opened.secret).await?;
+        return Err(LoginError::Wrong);
+    }
+    tracing::info!(user = %opened.user.id, "signed in");
+    Ok(opened)
 }
 
 /// Whose password it is. Failures are counted.
@@ -59,6 +67,16 @@ pub async fn login(
 /// # Errors
 /// Wrong, too often, or something does not work.
 pub async fn verify(app: &App, username: &str, password: &str, address: IpAddr) -> Result<User, LoginError> {
+    Ok(checked(app, username, password, address).await?.user)
+}
+
+/// The same, with what the password was checked against.
+async fn checked(
+    app: &App,
+    username: &str,
+    password: &str,
+    address: IpAddr,
+) -> Result<UserWithHash, LoginError> {
     let address = client::counted_as(address);
     let keys =
         Keys { account: backoff::account_key(username, &address), address: backoff::address_key(&address) };
@@ -71,7 +89,7 @@ pub async fn verify(app: &App, username: &str, password: &str, address: IpAddr) 
     match found {
         Some(found) if right && !found.user.disabled => {
             keys.forgive(app, before).await?;
-            Ok(found.user)
+            Ok(found)
         }
         Some(_) | None => {
             app.store().attempts_fail(&keys.account, backoff::FORGET_AFTER_SECONDS).await?;
@@ -101,6 +119,10 @@ pub async fn end_session(app: &App, headers: &HeaderMap) -> Result<(), StoreErro
     let cookie::Found::One(secret) = cookie::session_secret(headers) else {
         return Ok(());
     };
+    end_secret(app, secret).await
+}
+
+async fn end_secret(app: &App, secret: &str) -> Result<(), StoreError> {
     let found = app.store().session_use(&secret::hash(secret), session_lifetime_seconds(app)).await?;
     if let Some((session, _)) = found {
         app.store().session_delete(session.id).await?;

@@ -7,6 +7,7 @@
 //! - [`client`]: from which address somebody comes, through trusted proxies only;
 //! - [`backoff`]: how long a guesser waits;
 //! - [`login`]: all of it together;
+//! - [`planted`]: service workers that stand between a browser and us, evicted at sign-in;
 //! - [`first_run`]: how the first administrator comes to be;
 //! - [`rules`]: what a username and a password must look like.
 
@@ -26,6 +27,7 @@ pub mod cookie;
 pub mod first_run;
 pub mod login;
 pub mod origin;
+pub mod planted;
 pub mod secret;
 
 pub use codehub_proxy::credential::{SESSION_COOKIE, runs_out};

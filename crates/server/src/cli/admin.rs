@@ -59,7 +59,7 @@ pub(super) enum UserCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Set a new password; ends the user's sessions
+    /// Set a new password; ends the user's sessions and deletes their tokens
     Passwd { username: String },
     /// Keep a user from signing in; the workspaces stay
     Disable { username: String },
@@ -117,7 +117,7 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
             let password_hash = Some(Passwords::default().hash(&password::read_new()?).await?);
             let edit = UserEdit { password_hash, ..UserEdit::default() };
             done(&username, store.user_edit(user.id, edit).await?)?;
-            println!("{username} has a new password; their sessions have ended");
+            println!("{username} has a new password; their sessions have ended and their tokens are deleted");
         }
         UserCommand::Disable { username } => set_disabled(&*store, &username, true).await?,
         UserCommand::Enable { username } => set_disabled(&*store, &username, false).await?,

@@ -85,7 +85,7 @@ impl Server {
         store.user_create(user, "owner", "-", Role::User).await.unwrap();
         store.session_create(session, user, &secret::hash(SECRET), 3600).await.unwrap();
         let token = TokenId::from_uuid(Uuid::now_v7());
-        store.token_create(token, user, "t", &secret::hash(TOKEN_TEXT), None).await.unwrap();
+        store.token_create(token, session, "t", &secret::hash(TOKEN_TEXT), None).await.unwrap().unwrap();
         let epoch = store.epoch_take("test").await.unwrap();
         Self { app: Arc::new(App::new(config, backends)), store, epoch, user, session }
     }

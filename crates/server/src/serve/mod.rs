@@ -15,7 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api,
     app::{self, App},
-    auth::first_run::{self, FirstRun},
+    auth::{
+        first_run::{self, FirstRun},
+        planted,
+    },
     config::{Config, RuntimeKind},
     telemetry, web,
 };
@@ -116,6 +119,7 @@ pub fn router(app: &Arc<App>) -> Router {
     } else {
         api::operations()
     };
+    let answered = answered.layer(middleware::from_fn(planted::refuse_scripts));
     answered.layer(middleware::from_fn(observe::observe)).with_state(Arc::clone(app))
 }
 

@@ -56,6 +56,11 @@ fn page(me: &Me, wrong: &[Wrong], said: Option<String>) -> Page {
                 (Field::password("current", t.current_password, "current-password").render(view, wrong))
                 (Field { hint: Some(t.password_hint), ..Field::password("password", t.new_password, "new-password") }.render(view, wrong))
                 (Field::password("password_again", t.password_again, "new-password").render(view, wrong))
+                label.check {
+                    input type="checkbox" name="keep_tokens" value="true" data-testid="keep-tokens";
+                    span { (t.keep_tokens) }
+                }
+                p.hint { (t.keep_tokens_hint) }
                 div.actions { button.primary type="submit" data-testid="change-password" { (t.change_password) } }
             }
         }
@@ -68,6 +73,8 @@ struct Change {
     current: String,
     password: String,
     password_again: String,
+    #[serde(default)]
+    keep_tokens: bool,
 }
 
 async fn change(
@@ -100,12 +107,14 @@ async fn change(
         Err(LoginError::Store(error)) => return Err(error.into()),
         Err(LoginError::Hash(error)) => return Err(error.into()),
     }
-    let edit =
-        UserEdit { password_hash: Some(app.passwords.hash(&form.password).await?), ..UserEdit::default() };
+    let password_hash = Some(app.passwords.hash(&form.password).await?);
+    let edit = UserEdit { password_hash, keep_tokens: form.keep_tokens, ..UserEdit::default() };
     match app.store().user_edit(me.user().id, edit).await? {
         UserChange::Done(user) => {
             let session = login::open_session(&app, user).await?;
-            Ok(with_session(&app, see_other_saying(&app, "/account", Plain::PasswordChanged), &session))
+            let said =
+                if form.keep_tokens { Plain::PasswordChanged } else { Plain::PasswordAndTokensChanged };
+            Ok(with_session(&app, see_other_saying(&app, "/account", said), &session))
         }
         UserChange::NotFound
         | UserChange::NameTaken

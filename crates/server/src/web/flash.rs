@@ -58,6 +58,8 @@ flashes! {
     UserDeleted Good "user-deleted": "The user was deleted.", "사용자를 삭제했습니다.";
     TokenDeleted Good "token-deleted": "The token was deleted and no longer works.", "토큰을 삭제했습니다. 이제 사용할 수 없습니다.";
     PasswordChanged Good "password-changed": "Your password was changed. Your other sessions have ended.", "비밀번호를 변경했습니다. 다른 기기의 세션은 모두 종료되었습니다.";
+    PasswordAndTokensChanged Good "password-and-tokens-changed": "Your password was changed. Your other sessions have ended and your API tokens are deleted.", "비밀번호를 변경했습니다. 다른 기기의 세션은 모두 종료되었고 API 토큰은 삭제되었습니다.";
+    TokenRevoked Good "token-revoked": "The token was revoked and no longer works.", "토큰을 폐기했습니다. 이제 사용할 수 없습니다.";
     Snoozed Good "snoozed": "The workspace stays awake.", "워크스페이스를 깨어 있는 상태로 유지합니다.";
     Released Good "released": "The lease has ended.", "유지 요청을 끝냈습니다.";
     NoSuchLease Bad "no-such-lease": "There is no such lease.", "해당 유지 요청이 없습니다.";

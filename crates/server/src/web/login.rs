@@ -32,6 +32,7 @@ use crate::{
     auth::{
         self, AuthError, cookie, first_run,
         login::{self, LoginError, SignedIn},
+        planted,
     },
 };
 
@@ -97,7 +98,10 @@ async fn sign_in(
 ) -> Result<Response> {
     match login::login(&app, form.username.trim(), &form.password, address, &headers).await {
         Ok(session) => {
-            Ok(with_session(&app, see_other(forms::local_path(&form.next).unwrap_or("/")), &session))
+            let mut response =
+                with_session(&app, see_other(forms::local_path(&form.next).unwrap_or("/")), &session);
+            planted::evict_once(&app, &headers, response.headers_mut()).await?;
+            Ok(response)
         }
         Err(LoginError::Wrong) => {
             let page = page(&view, &form.next, &form.username, Some(view.t.wrong_password.to_owned()));

@@ -43,6 +43,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod user_tokens;
 mod users;
 pub mod view;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -22,7 +22,7 @@ use crate::{
     app::App,
     auth::{
         first_run::{self, SetupError},
-        login,
+        login, planted,
     },
 };
 use codehub_domain::fields as rules;
@@ -60,6 +60,7 @@ struct SetupForm {
 async fn complete(
     State(app): State<Arc<App>>,
     Visitor(view): Visitor,
+    headers: HeaderMap,
     Form(form): Form<SetupForm>,
 ) -> Result<Response> {
     let username = form.username.trim();
@@ -71,7 +72,10 @@ async fn complete(
     match first_run::complete(&app, form.token.trim(), username, &form.password).await {
         Ok(user) => {
             let session = login::open_session(&app, user).await?;
-            Ok(with_session(&app, see_other_saying(&app, "/workspaces/new", Plain::Welcome), &session))
+            let welcome = see_other_saying(&app, "/workspaces/new", Plain::Welcome);
+            let mut response = with_session(&app, welcome, &session);
+            planted::evict_once(&app, &headers, response.headers_mut()).await?;
+            Ok(response)
         }
         Err(SetupError::Done) => Ok(see_other("/login")),
         Err(SetupError::WrongToken) => {

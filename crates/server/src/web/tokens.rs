@@ -16,9 +16,12 @@ use super::{
     forms::{Problem, Wrong},
     icons,
     layout::{Page, Place},
-    view::{Form, Me, PathId, View, see_other_saying},
+    view::{Form, Me, PathId, View, see_other, see_other_saying},
 };
-use crate::{app::App, auth::secret};
+use crate::{
+    app::App,
+    auth::{Via, secret},
+};
 use codehub_domain::fields as rules;
 
 /// What the form offers, in days; 0 is for ever.
@@ -44,6 +47,8 @@ struct NewToken {
 }
 
 async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<NewToken>) -> Result<Response> {
+    // A token makes no tokens, by this way neither.
+    let Via::Session(session) = me.identity.via else { return Err(WebError::Forbidden) };
     let name = form.name.trim();
     if rules::token_name(name).is_err() {
         let tokens = app.store().token_list(me.user().id).await?;
@@ -54,7 +59,11 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<NewToken>)
     let token = secret::new_token();
     let expires = (days > 0).then_some(days * 86_400);
     let id = TokenId::from_uuid(Uuid::now_v7());
-    app.store().token_create(id, me.user().id, name, &secret::hash(&token), expires).await?;
+    let created = app.store().token_create(id, session, name, &secret::hash(&token), expires).await?;
+    if created.is_none() {
+        // The session ended meanwhile.
+        return Ok(see_other("/login?next=/tokens"));
+    }
     let tokens = app.store().token_list(me.user().id).await?;
     Ok(page(&me.view, &tokens, "", &[], Some(&token)).respond_with(&me.view, StatusCode::CREATED))
 }
@@ -92,13 +101,14 @@ fn page(view: &View, tokens: &[ApiToken], name: &str, wrong: &[Wrong], created: 
         }
         section.card {
             h2 { (t.your_tokens) }
-            @if tokens.is_empty() { p.quiet { (t.no_tokens) } } @else { (table(view, tokens)) }
+            @if tokens.is_empty() { p.quiet { (t.no_tokens) } } @else { (table(view, tokens, "/tokens", t.delete)) }
         }
     };
     Page::new(t.tokens, Place::Tokens, body)
 }
 
-fn table(view: &View, tokens: &[ApiToken]) -> Markup {
+/// Tokens, each with a way to end it: a page below `base` asks first.
+pub(super) fn table(view: &View, tokens: &[ApiToken], base: &str, end: &str) -> Markup {
     let t = view.t;
     html! {
         table.stacking {
@@ -118,8 +128,8 @@ fn table(view: &View, tokens: &[ApiToken]) -> Markup {
                             @match token.expires_at { Some(at) => (moment(view, at)), None => (t.never) }
                         }
                         td.end {
-                            a.button.danger href={ "/tokens/" (token.id) "/delete" } data-dialog data-testid="delete-token" {
-                                (t.delete) span.sr-only { " " (token.name) }
+                            a.button.danger href={ (base) "/" (token.id) "/delete" } data-dialog data-testid="delete-token" {
+                                (end) span.sr-only { " " (token.name) }
                             }
                         }
                     }

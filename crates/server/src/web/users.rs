@@ -26,7 +26,7 @@ use super::{
     i18n::words,
     icons,
     layout::{Page, Place},
-    setup,
+    setup, user_tokens,
     view::{Admin, Form, Me, PathId, Query, View, see_other_saying},
 };
 use crate::app::App;
@@ -42,6 +42,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/users/{id}/disabled", post(disable))
         .route("/users/{id}/password", post(password))
         .route("/users/{id}/delete", get(confirm).post(delete))
+        .merge(user_tokens::router())
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -157,6 +158,7 @@ async fn create(
 
 async fn show(State(app): State<Arc<App>>, Admin(me): Admin, PathId(id): PathId<UserId>) -> Result<Response> {
     let user = app.store().user_get(id).await?.ok_or(WebError::NotFound)?;
+    let tokens = app.store().token_list(id).await?;
     let (view, t) = (&me.view, me.view.t);
     let myself = user.id == me.user().id;
     let body = html! {
@@ -178,6 +180,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin, PathId(id): PathId<
                     div.actions { button type="submit" data-testid="reset-password" { (t.reset_password) } }
                 }
             }
+            (user_tokens::section(view, id, &tokens))
             section.card.narrow {
                 h2 { (t.access) }
                 p.quiet { (t.disable_text) }

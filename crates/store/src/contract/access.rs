@@ -39,14 +39,14 @@ pub(crate) async fn sessions_end_with_their_user(harness: &Harness) {
     harness.admin("root").await;
     let enable = UserEdit { disabled: Some(false), ..UserEdit::default() };
     let edits = [
-        UserEdit { password_hash: Some("new".into()), ..UserEdit::default() },
+        UserEdit { password_hash: Some("new".into()), keep_tokens: true, ..UserEdit::default() },
         UserEdit { role: Some(Role::Admin), ..UserEdit::default() },
         UserEdit { disabled: Some(true), ..UserEdit::default() },
     ];
     let user = harness.user("ann").await;
     let other = harness.user("bob").await;
     store.session_create(session_id(), other.id, b"bob", DAY).await.unwrap();
-    store.token_create(token_id(), user.id, "ci", b"token", None).await.unwrap();
+    harness.token(user.id, "ci", b"token", None).await;
     for (n, edit) in edits.into_iter().enumerate() {
         let secret = [n as u8];
         store.session_create(session_id(), user.id, &secret, DAY).await.unwrap();
@@ -66,8 +66,8 @@ pub(crate) async fn sessions_end_with_their_user(harness: &Harness) {
 pub(crate) async fn tokens_work_until_they_do_not(harness: &Harness) {
     let (user, store) = (harness.user("ann").await, &harness.store);
     let other = harness.user("bob").await;
-    let forever = store.token_create(token_id(), user.id, "forever", b"one", None).await.unwrap();
-    let short = store.token_create(token_id(), user.id, "short", b"two", Some(600)).await.unwrap();
+    let forever = harness.token(user.id, "forever", b"one", None).await;
+    let short = harness.token(user.id, "short", b"two", Some(600)).await;
     assert_eq!(short.expires_at.unwrap().duration_since(short.created_at).as_secs(), 600);
     assert_eq!(store.token_list(user.id).await.unwrap(), [short.clone(), forever.clone()]);
     assert!(store.token_use(b"three").await.unwrap().is_none());
@@ -87,6 +87,80 @@ pub(crate) async fn tokens_work_until_they_do_not(harness: &Harness) {
     assert!(!store.token_delete(user.id, forever.id).await.unwrap());
     assert!(store.token_use(b"one").await.unwrap().is_none());
     assert!(store.token_list(other.id).await.unwrap().is_empty());
+}
+
+pub(crate) async fn tokens_end_with_the_password(harness: &Harness) {
+    let store = &harness.store;
+    let (user, other) = (harness.user("ann").await, harness.user("bob").await);
+    harness.token(other.id, "his", b"his", None).await;
+    harness.token(user.id, "kept", b"kept", None).await;
+    harness.token(user.id, "kept too", b"kept too", Some(600)).await;
+    let mut changes = harness.changes().await;
+    let password =
+        |keep_tokens| UserEdit { password_hash: Some("new".into()), keep_tokens, ..UserEdit::default() };
+    store.user_edit(user.id, password(true)).await.unwrap();
+    assert_eq!(store.token_list(user.id).await.unwrap().len(), 2, "kept on request");
+    harness.drain(&mut changes).await;
+    store.user_edit(user.id, password(false)).await.unwrap();
+    assert!(
+        harness.drain(&mut changes).await.contains(&super::Change::Access { user: user.id }),
+        "announced"
+    );
+    for secret in [&b"kept"[..], b"kept too"] {
+        assert!(store.token_use(secret).await.unwrap().is_none());
+    }
+    assert!(store.token_list(user.id).await.unwrap().is_empty());
+    assert!(store.token_use(b"his").await.unwrap().is_some(), "somebody else's stay");
+    // Without a new password nothing is deleted, whatever is said about tokens.
+    store.user_edit(other.id, UserEdit { role: Some(Role::Admin), ..UserEdit::default() }).await.unwrap();
+    assert!(store.token_use(b"his").await.unwrap().is_some());
+}
+
+/// A session makes tokens while it lasts, and nothing else does.
+pub(crate) async fn tokens_are_made_by_sessions(harness: &Harness) {
+    let store = &harness.store;
+    harness.admin("root").await;
+    let user = harness.user("ann").await;
+    let make = async |by, secret: &[u8]| {
+        store.token_create(token_id(), by, "ci", secret, None).await.unwrap().map(|token| token.user)
+    };
+    assert_eq!(make(session_id(), b"nobody's").await, None);
+    let session = store.session_create(session_id(), user.id, b"one", 600).await.unwrap();
+    assert_eq!(make(session.id, b"hers").await, Some(user.id));
+    harness.pass(601).await;
+    assert_eq!(make(session.id, b"late").await, None, "it has run out");
+    let session = store.session_create(session_id(), user.id, b"two", 600).await.unwrap();
+    store.session_delete(session.id).await.unwrap();
+    assert_eq!(make(session.id, b"signed out").await, None);
+    let session = store.session_create(session_id(), user.id, b"three", 600).await.unwrap();
+    store.user_edit(user.id, UserEdit { disabled: Some(true), ..UserEdit::default() }).await.unwrap();
+    assert_eq!(make(session.id, b"disabled").await, None);
+    assert_eq!(store.token_list(user.id).await.unwrap().len(), 1);
+}
+
+/// However many are being made while a password changes: none is left behind it.
+pub(crate) async fn no_token_slips_past_a_new_password(harness: &Harness) {
+    let store = &harness.store;
+    let user = harness.user("ann").await;
+    for round in 0..10_u8 {
+        let session = store.session_create(session_id(), user.id, &[round], 600).await.unwrap();
+        let makers = (0..8_u8).map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for m in 0..4 {
+                    store.token_create(token_id(), session.id, "ci", &[round, n, m], None).await.unwrap();
+                }
+            })
+        });
+        let makers: Vec<_> = makers.collect();
+        tokio::task::yield_now().await;
+        let password = UserEdit { password_hash: Some("new".into()), ..UserEdit::default() };
+        store.user_edit(user.id, password).await.unwrap();
+        for maker in makers {
+            maker.await.unwrap();
+        }
+        assert_eq!(store.token_list(user.id).await.unwrap(), []);
+    }
 }
 
 pub(crate) async fn attempts_count_and_are_forgotten(harness: &Harness) {

@@ -122,7 +122,7 @@ pub(crate) async fn access_changes_are_announced(harness: &Harness) {
     let mut changes = harness.changes().await;
     let access = Change::Access { user: user.id };
     let session = store.session_create(session_id(), user.id, b"one", 600).await.unwrap();
-    let token = store.token_create(token_id(), user.id, "ci", b"two", None).await.unwrap();
+    let token = store.token_create(token_id(), session.id, "ci", b"two", None).await.unwrap().unwrap();
     assert_eq!(harness.drain(&mut changes).await, []);
     store.session_delete(session.id).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [access], "session");

@@ -26,7 +26,7 @@ use codehub_domain::{
     WorkspaceId,
     event::Actor,
     limits::Limits,
-    user::{Role, User},
+    user::{ApiToken, Role, User},
 };
 use futures::future::BoxFuture;
 use uuid::Uuid;
@@ -38,6 +38,7 @@ macro_rules! contract_suite {
     ($harness:path) => {
         $crate::contract::contract_suite! { @all $harness;
             access: [sessions_slide_and_end, sessions_end_with_their_user, tokens_work_until_they_do_not,
+                tokens_end_with_the_password, tokens_are_made_by_sessions, no_token_slips_past_a_new_password,
                 attempts_count_and_are_forgotten, sweeping_removes_only_what_has_ended]
             change: [every_visible_change_is_announced, nothing_is_announced_that_did_not_happen,
                 nothing_follows_a_deletion, access_changes_are_announced]
@@ -143,6 +144,13 @@ impl Harness {
             UserChange::Done(user) => user,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// A token, made by a session of its own.
+    async fn token(&self, user: UserId, name: &str, secret: &[u8], seconds: Option<u32>) -> ApiToken {
+        let by = session_id();
+        self.store.session_create(by, user, by.to_string().as_bytes(), 60).await.unwrap();
+        self.store.token_create(token_id(), by, name, secret, seconds).await.unwrap().unwrap()
     }
 
     async fn admin(&self, name: &str) -> User {

@@ -1,27 +1,29 @@
 //! Tokens for programs. Only hashes of their secrets are here.
 
 use codehub_domain::{
-    TokenId, UserId,
+    SessionId, TokenId, UserId,
     user::{ApiToken, User},
 };
 
 use super::{
     PostgresStore, Result,
     row::{self, SqlRow as _, user_columns},
-    users,
+    write::Write,
 };
 use crate::USE_NOTED_EVERY_MICROS;
 
 pub(super) async fn create(
     store: &PostgresStore,
     id: TokenId,
-    user: UserId,
+    by: SessionId,
     name: &str,
     secret_hash: &[u8],
     expires_in_seconds: Option<u32>,
-) -> Result<ApiToken> {
+) -> Result<Option<ApiToken>> {
     let mut write = store.write().await?;
-    users::existing(&mut write, user).await?;
+    let Some(user) = user_of_session(&mut write, by).await? else {
+        return Ok(None);
+    };
     let now = write.now().await?;
     let end = expires_in_seconds.map(|seconds| row::later(now, seconds));
     sqlx::query(
@@ -37,14 +39,34 @@ pub(super) async fn create(
     .execute(write.connection())
     .await?;
     write.commit().await?;
-    Ok(ApiToken {
+    Ok(Some(ApiToken {
         id,
         user,
         name: name.into(),
         created_at: row::time(now)?,
         expires_at: end.map(row::time).transpose()?,
         last_used_at: None,
-    })
+    }))
+}
+
+/// Whose session it is, while it lasts. The user stays as they are until this transaction ends: whoever ends their
+/// sessions locks the user first, and then finds what was made here. In that order, so that neither waits for both.
+async fn user_of_session(write: &mut Write, id: SessionId) -> Result<Option<UserId>> {
+    let user: Option<uuid::Uuid> = sqlx::query_scalar(
+        "SELECT id FROM users
+         WHERE id = (SELECT user_id FROM sessions WHERE id = $1) AND NOT disabled AND deleted_at IS NULL
+         FOR KEY SHARE",
+    )
+    .bind(id.as_uuid())
+    .fetch_optional(write.connection())
+    .await?;
+    let lasts: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM sessions WHERE id = $1 AND expires_at > codehub_now())",
+    )
+    .bind(id.as_uuid())
+    .fetch_one(write.connection())
+    .await?;
+    Ok(user.filter(|_| lasts).map(UserId::from_uuid))
 }
 
 pub(super) async fn use_by_secret(

@@ -191,6 +191,9 @@ pub(super) async fn edit(store: &PostgresStore, id: UserId, edit: UserEdit) -> R
     .bind(&edit.password_hash)
     .execute(write.connection())
     .await?;
+    if edit.password_hash.is_some() && !edit.keep_tokens {
+        delete_tokens(&mut write, id).await?;
+    }
     if edit.password_hash.is_some() || before != after {
         end_sessions(&mut write, id).await?;
     }
@@ -224,10 +227,7 @@ pub(super) async fn delete(store: &PostgresStore, id: UserId) -> Result<UserChan
     .execute(write.connection())
     .await?;
     end_sessions(&mut write, id).await?;
-    sqlx::query("DELETE FROM api_tokens WHERE user_id = $1")
-        .bind(id.as_uuid())
-        .execute(write.connection())
-        .await?;
+    delete_tokens(&mut write, id).await?;
     write.commit().await?;
     Ok(UserChange::Done(user))
 }
@@ -245,6 +245,14 @@ async fn has_other_admin(write: &mut Write, id: UserId) -> Result<bool> {
 
 async fn end_sessions(write: &mut Write, id: UserId) -> Result<()> {
     sqlx::query("DELETE FROM sessions WHERE user_id = $1")
+        .bind(id.as_uuid())
+        .execute(write.connection())
+        .await?;
+    Ok(())
+}
+
+async fn delete_tokens(write: &mut Write, id: UserId) -> Result<()> {
+    sqlx::query("DELETE FROM api_tokens WHERE user_id = $1")
         .bind(id.as_uuid())
         .execute(write.connection())
         .await?;

@@ -1,27 +1,29 @@
 //! Tokens for programs. Only hashes of their secrets are here.
 
 use codehub_domain::{
-    TokenId, UserId,
+    SessionId, TokenId, UserId,
     user::{ApiToken, User},
 };
 
 use super::{
     Result, SqliteStore, now,
     row::{self, user_columns},
-    users,
+    write::Write,
 };
 use crate::USE_NOTED_EVERY_MICROS;
 
 pub(super) async fn create(
     store: &SqliteStore,
     id: TokenId,
-    user: UserId,
+    by: SessionId,
     name: &str,
     secret_hash: &[u8],
     expires_in_seconds: Option<u32>,
-) -> Result<ApiToken> {
+) -> Result<Option<ApiToken>> {
     let mut write = store.write().await?;
-    users::existing(&mut write, user).await?;
+    let Some(user) = user_of_session(&mut write, by).await? else {
+        return Ok(None);
+    };
     let now = write.now;
     let end = expires_in_seconds.map(|seconds| row::later(now, seconds));
     sqlx::query(
@@ -37,14 +39,29 @@ pub(super) async fn create(
     .execute(write.connection())
     .await?;
     write.commit().await?;
-    Ok(ApiToken {
+    Ok(Some(ApiToken {
         id,
         user,
         name: name.into(),
         created_at: row::time(now)?,
         expires_at: end.map(row::time).transpose()?,
         last_used_at: None,
-    })
+    }))
+}
+
+/// Whose session it is, while it lasts.
+async fn user_of_session(write: &mut Write, id: SessionId) -> Result<Option<UserId>> {
+    let now = write.now;
+    let found = sqlx::query(
+        "SELECT users.id FROM sessions JOIN users ON users.id = sessions.user_id
+         WHERE sessions.id = ?1 AND sessions.expires_at > ?2
+           AND users.disabled = 0 AND users.deleted_at IS NULL",
+    )
+    .bind(id.to_string())
+    .bind(now)
+    .fetch_optional(write.connection())
+    .await?;
+    found.map(|found| row::parsed(&found, "id")).transpose()
 }
 
 pub(super) async fn use_by_secret(

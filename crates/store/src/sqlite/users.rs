@@ -179,6 +179,9 @@ pub(super) async fn edit(store: &SqliteStore, id: UserId, edit: UserEdit) -> Res
     .bind(now)
     .execute(write.connection())
     .await?;
+    if edit.password_hash.is_some() && !edit.keep_tokens {
+        delete_tokens(&mut write, id).await?;
+    }
     if edit.password_hash.is_some() || before != after {
         end_sessions(&mut write, id).await?;
         write.access(id);
@@ -212,10 +215,7 @@ pub(super) async fn delete(store: &SqliteStore, id: UserId) -> Result<UserChange
     .execute(write.connection())
     .await?;
     end_sessions(&mut write, id).await?;
-    sqlx::query("DELETE FROM api_tokens WHERE user_id = ?1")
-        .bind(id.to_string())
-        .execute(write.connection())
-        .await?;
+    delete_tokens(&mut write, id).await?;
     write.access(id);
     write.commit().await?;
     Ok(UserChange::Done(user))
@@ -234,6 +234,14 @@ async fn has_other_admin(write: &mut Write, id: UserId) -> Result<bool> {
 
 async fn end_sessions(write: &mut Write, id: UserId) -> Result<()> {
     sqlx::query("DELETE FROM sessions WHERE user_id = ?1")
+        .bind(id.to_string())
+        .execute(write.connection())
+        .await?;
+    Ok(())
+}
+
+async fn delete_tokens(write: &mut Write, id: UserId) -> Result<()> {
+    sqlx::query("DELETE FROM api_tokens WHERE user_id = ?1")
         .bind(id.to_string())
         .execute(write.connection())
         .await?;

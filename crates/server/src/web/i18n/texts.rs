@@ -208,7 +208,7 @@ texts! {
     access: "Access", "접근 권한";
     this_is_you: "This is your own account; change your password there:", "본인 계정입니다. 비밀번호는 여기에서 변경하세요:";
     reset_password: "Set a new password", "새 비밀번호 설정";
-    reset_password_text: "Ends all of this user's sessions. Tell them the new password yourself.", "이 사용자의 모든 세션이 종료됩니다. 새 비밀번호는 직접 전달하세요.";
+    reset_password_text: "Ends all of this user's sessions and deletes their API tokens. Tell them the new password yourself.", "이 사용자의 모든 세션이 종료되고 API 토큰이 삭제됩니다. 새 비밀번호는 직접 전달하세요.";
     disable_text: "A disabled user cannot sign in, and their tokens do not work. Their workspaces stay.", "비활성화된 사용자는 로그인할 수 없고 토큰도 작동하지 않습니다. 워크스페이스는 그대로 유지됩니다.";
     delete_user: "Delete user", "사용자 삭제";
     delete_user_title: "Delete this user?", "이 사용자를 삭제할까요?";
@@ -216,6 +216,8 @@ texts! {
     change_password: "Change password", "비밀번호 변경";
     current_password: "Current password", "현재 비밀번호";
     new_password: "New password", "새 비밀번호";
+    keep_tokens: "Keep my API tokens", "내 API 토큰 유지";
+    keep_tokens_hint: "Otherwise they are deleted: anyone who knew the old password may have created one.", "선택하지 않으면 모두 삭제됩니다. 이전 비밀번호를 아는 사람이 토큰을 만들었을 수 있습니다.";
     tokens_text: "Tokens let programs act as you: the command line, scripts, editors.", "토큰이 있으면 명령줄 도구, 스크립트, 편집기 같은 프로그램이 나를 대신해 작업할 수 있습니다.";
     token: "Token", "토큰";
     new_token: "New token", "새 토큰";
@@ -232,6 +234,11 @@ texts! {
     copy: "Copy", "복사";
     copied: "Copied", "복사됨";
     delete_token_title: "Delete this token?", "이 토큰을 삭제할까요?";
+    their_tokens: "API tokens", "API 토큰";
+    their_tokens_text: "Programs use these to act as this user. You can revoke them; the secrets are shown to nobody.", "프로그램이 이 사용자를 대신해 작업할 때 쓰는 토큰입니다. 폐기할 수 있으며, 비밀 값은 누구에게도 표시되지 않습니다.";
+    they_have_no_tokens: "This user has no tokens.", "이 사용자에게는 토큰이 없습니다.";
+    revoke: "Revoke", "폐기";
+    revoke_token_title: "Revoke this token?", "이 토큰을 폐기할까요?";
     delete_token_text: "Whatever uses it stops working at once.", "이 토큰을 쓰는 프로그램은 즉시 작동을 멈춥니다.";
 
     // The system

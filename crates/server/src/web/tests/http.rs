@@ -262,6 +262,49 @@ async fn a_token_is_shown_once() {
 }
 
 #[tokio::test]
+async fn administrators_see_and_revoke_the_tokens_of_others() {
+    let app = TestApp::new().await;
+    let (_, root) = app.person("root", Role::Admin).await;
+    let (ann, hers) = app.person("ann", Role::User).await;
+    app.post("/tokens", &hers, "name=laptop&days=90").await;
+    let page = app.get(&format!("/users/{ann}"), &root).await;
+    assert!(page.body.contains("user-tokens") && page.body.contains("laptop"), "{}", page.body);
+    assert!(!page.body.contains("chp_"));
+    let token = app.app.store().token_list(ann).await.unwrap()[0].id;
+    let path = format!("/users/{ann}/tokens/{token}/delete");
+    assert_eq!(app.get(&path, &hers).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(app.post(&path, &hers, "").await.status, StatusCode::FORBIDDEN);
+    assert_eq!(
+        app.post_from(Some("https://evil.example"), &path, &root, "").await.status,
+        StatusCode::FORBIDDEN
+    );
+    assert!(app.get(&path, &root).await.body.contains("laptop"), "asks first");
+    assert_eq!(app.app.store().token_list(ann).await.unwrap().len(), 1);
+    let done = app.post(&path, &root, "").await;
+    assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, &*format!("/users/{ann}")));
+    assert!(app.app.store().token_list(ann).await.unwrap().is_empty());
+    assert_eq!(app.post(&path, &root, "").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(app.get("/users/x/tokens/y/delete", &root).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_changed_password_deletes_tokens_unless_the_box_is_ticked() {
+    let app = TestApp::new().await;
+    let (ann, mut cookie) = app.person("ann", Role::User).await;
+    app.post("/tokens", &cookie, "name=laptop&days=90").await;
+    assert!(app.get("/account", &cookie).await.body.contains("keep-tokens"));
+    for (form, left) in [
+        ("current=password1&password=password2&password_again=password2&keep_tokens=true", 1),
+        ("current=password2&password=password3&password_again=password3", 0),
+    ] {
+        let changed = app.post("/account/password", &cookie, form).await;
+        assert_eq!((changed.status, changed.location()), (StatusCode::SEE_OTHER, "/account"), "{form}");
+        cookie = changed.cookie("session").unwrap();
+        assert_eq!(app.app.store().token_list(ann).await.unwrap().len(), left, "{form}");
+    }
+}
+
+#[tokio::test]
 async fn administrators_cannot_lock_themselves_out() {
     let app = TestApp::new().await;
     let (me, cookie) = app.person("root", Role::Admin).await;

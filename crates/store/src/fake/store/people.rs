@@ -100,6 +100,9 @@ impl Step<'_> {
             return UserChange::LastAdmin;
         }
         let changed = edit.password_hash.is_some() || before != after;
+        if edit.password_hash.is_some() && !edit.keep_tokens {
+            self.state.tokens.retain(|_, row| row.token.user != id);
+        }
         if let Some(row) = self.state.users.get_mut(&id) {
             row.user = after.clone();
             if let Some(hash) = edit.password_hash {
@@ -199,12 +202,15 @@ impl Step<'_> {
     pub(super) fn token_create(
         &mut self,
         id: TokenId,
-        user: UserId,
+        by: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
-    ) -> Result<ApiToken> {
-        self.existing(user)?;
+    ) -> Result<Option<ApiToken>> {
+        let session = self.state.sessions.get(&by).filter(|row| row.session.expires_at > self.now);
+        let Some(user) = session.and_then(|row| self.enabled(row.session.user)).map(|user| user.id) else {
+            return Ok(None);
+        };
         if self.state.tokens.values().any(|row| row.token.id == id || row.secret_hash == secret_hash) {
             return Err(StoreError::Failed("there is already such a token".into()));
         }
@@ -217,7 +223,7 @@ impl Step<'_> {
             last_used_at: None,
         };
         self.state.tokens.insert(id, TokenRow { token: token.clone(), secret_hash: secret_hash.into() });
-        Ok(token)
+        Ok(Some(token))
     }
 
     pub(super) fn token_use(&mut self, secret_hash: &[u8]) -> Option<(ApiToken, User)> {

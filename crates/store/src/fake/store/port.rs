@@ -297,12 +297,12 @@ impl Store for FakeStore {
     async fn token_create(
         &self,
         id: TokenId,
-        user: UserId,
+        by: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
-    ) -> Result<ApiToken> {
-        self.run("token_create", |step| step.token_create(id, user, name, secret_hash, expires_in_seconds))
+    ) -> Result<Option<ApiToken>> {
+        self.run("token_create", |step| step.token_create(id, by, name, secret_hash, expires_in_seconds))
     }
 
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
