@@ -70,6 +70,7 @@ pub(crate) async fn on_docker(
             reach: settings.reach,
             network: settings.network.clone(),
             firewall: settings.firewall,
+            dns: settings.dns.clone(),
             stop_grace: runtime.stop_grace,
             health_timeout: Duration::from_secs(2),
         },

@@ -58,6 +58,7 @@ pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpe
                 HashMap::from([(port, Some(vec![binding]))])
             }),
             network_mode: Some(network.to_owned()),
+            dns: (!config.dns.is_empty()).then(|| config.dns.iter().map(ToString::to_string).collect()),
             init: Some(true),
             ..hardened(config)
         }),

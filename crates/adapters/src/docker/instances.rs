@@ -37,11 +37,12 @@ use super::{
     engine::{label_filter, read_labels},
     furnish, image,
     network::Network,
+    safeguards::{self, Watch},
 };
 use crate::{
     archive::Progress,
     runtime::{
-        InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Upstream,
+        InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Safeguard, Upstream,
         process::health::{self, Health},
     },
 };
@@ -61,6 +62,8 @@ struct Inner {
     network: Network,
     /// One at a time makes the network or its rules.
     making: tokio::sync::Mutex<()>,
+    /// Looks after the rules; held while it does.
+    watch: tokio::sync::Mutex<Watch>,
     /// The volumes that this process has furnished.
     furnished: Mutex<HashMap<WorkspaceId, Generation>>,
     /// Where containers were last seen: what runs is proxied while the engine is away.
@@ -79,6 +82,7 @@ impl DockerRuntime {
             network,
             config,
             making: tokio::sync::Mutex::default(),
+            watch: tokio::sync::Mutex::default(),
             furnished: Mutex::default(),
             seen_at: Mutex::default(),
         };
@@ -134,6 +138,10 @@ impl Instances for DockerRuntime {
         let deployment = inner.config.deployment.as_str();
         let filter = label_filter(&[(LABEL_INSTANCE, deployment), (LABEL_WORKSPACE, "")]);
         let containers = inner.engine.containers(filter).await?;
+        if !containers.is_empty() {
+            // A survey does not wait for it.
+            tokio::spawn(Arc::clone(&self.inner).keep_shut_in());
+        }
         let listed = containers.into_iter().filter_map(|container| {
             let labels = container.labels.as_ref();
             if labels.is_some_and(|labels| labels.contains_key(LABEL_JOB)) {
@@ -171,6 +179,11 @@ impl Instances for DockerRuntime {
         }
     }
 
+    async fn safeguards(&self) -> Vec<Safeguard> {
+        let inner = &self.inner;
+        safeguards::look(&inner.engine, &inner.network, &inner.config).await
+    }
+
     fn keeps_prefix(&self) -> bool {
         !self.inner.config.ide.strip_prefix
     }
@@ -196,6 +209,15 @@ impl Instances for DockerRuntime {
 }
 
 impl Inner {
+    /// Puts back what keeps workspaces apart, should somebody have removed it.
+    async fn keep_shut_in(self: Arc<Self>) {
+        let Ok(mut watch) = self.watch.try_lock() else { return };
+        if watch.is_due() {
+            let _one = self.making.lock().await;
+            watch.keep(&self.engine, &self.network, &self.config).await;
+        }
+    }
+
     /// The workspace's container, if there is one of this deployment.
     async fn ours(&self, id: WorkspaceId) -> Result<Option<(Generation, ContainerInspectResponse)>> {
         let client = self.engine.client().await?;

@@ -248,6 +248,7 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
             ],
             FirewallChoice::Auto,
         ),
+        dns: r.read("runtime.dns", value::addresses),
     }
 }
 

@@ -4,7 +4,9 @@
 //! The image is a shell with the real `codehub` beside it, so a test can be inside a workspace.
 
 mod hardening;
+mod neighbour;
 mod ports;
+mod shut_in;
 
 use std::{
     path::{Path, PathBuf},
@@ -90,6 +92,7 @@ impl Rig {
             reach: Reach::Port,
             network: String::new(),
             firewall: FirewallChoice::Always,
+            dns: Vec::new(),
             stop_grace: Duration::from_secs(3),
             health_timeout: Duration::from_secs(2),
         };
@@ -101,6 +104,11 @@ impl Rig {
         let archives = DockerArchives::new("files", objects, volumes.clone(), jobs.clone(), 3);
         let runtime = DockerRuntime::new(Arc::clone(&engine), config);
         Some(Self { host, deployment, runtime, volumes, archives, jobs, _files: files })
+    }
+
+    /// What the deployment's network is on this machine.
+    pub(super) fn bridge(&self) -> String {
+        format!("chub-{}", &self.deployment.replace('-', "")[..8])
     }
 
     pub(super) fn docker(&self, words: &[&str]) -> String {
