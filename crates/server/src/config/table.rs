@@ -248,7 +248,7 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "runtime.firewall",
         "RUNTIME_FIREWALL",
-        "auto",
+        "always",
         Kind::OneOf(&["auto", "always", "never"]),
         "Shut workspaces in by packet rules, from this machine, private networks and machines on them: always (refuse to start workspaces without), where CodeHub may make them (auto), or never.",
     ),

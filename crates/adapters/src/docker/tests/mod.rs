@@ -174,6 +174,12 @@ impl Drop for Rig {
                 run(&[remove, &[&item]].concat());
             }
         }
+        for (hook, chain) in [("FORWARD", "forward"), ("INPUT", "input")] {
+            let chain = format!("{}-{chain}", self.bridge());
+            for words in [&["-D", hook, "-j", &chain][..], &["-F", &chain], &["-X", &chain]] {
+                let _ = Command::new("iptables").args(["-w", "-t", "mangle"]).args(words).output();
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What keeps workspaces apart hangs on the machine's state, which others change: it is checked and put back.
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+
 use serde_json::Value;
 
 use super::*;
@@ -93,4 +95,41 @@ async fn a_strange_network_with_our_name_is_not_used() {
     }
     rig.runtime.start(&spec).await.unwrap();
     rig.until_ready(&spec).await;
+}
+
+/// As the systemd unit runs it: a user of its own with the engine's group, with CAP_NET_ADMIN and without.
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_says_whether_a_service_user_can_shut_workspaces_in() {
+    let Some(rig) = Rig::new().await else { return };
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("codehub");
+    std::fs::copy(codehub().unwrap(), &program).unwrap();
+    let data = place.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::os::unix::fs::chown(&data, Some(1000), Some(1000)).unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let socket = std::fs::metadata(rig.host.trim_start_matches("unix://")).unwrap();
+    let doctor = |capabilities: &str| {
+        let output = Command::new("setpriv")
+            .args(["--reuid", "1000", "--regid", "1000", "--groups", &socket.gid().to_string()])
+            .args(["--inh-caps", capabilities, "--ambient-caps", capabilities, "--bounding-set", "+all"])
+            .arg(&program)
+            .arg("doctor")
+            .current_dir(place.path())
+            .env("CODEHUB_DATA_DIR", &data)
+            .env("CODEHUB_LISTEN", "127.0.0.1:0")
+            .env("RUNTIME", "docker")
+            .env("DOCKER_HOST", &rig.host)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), text + &String::from_utf8_lossy(&output.stderr))
+    };
+    let (well, text) = doctor("+net_admin");
+    assert!(well && text.contains("ok    firewall:"), "{text}");
+    if rig.docker(&["version", "-f", "{{.Server.Version}}"]).starts_with("20.") {
+        assert!(text.contains("note  engine: Docker 20."), "{text}");
+    }
+    let (well, text) = doctor("-all");
+    assert!(!well && text.contains("FIX   firewall:") && text.contains("CAP_NET_ADMIN"), "{text}");
 }
