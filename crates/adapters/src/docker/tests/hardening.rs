@@ -30,6 +30,10 @@ async fn the_engine_confirms_the_list() {
         assert_eq!(host[mode], "", "{mode}");
     }
     assert_eq!(host["IpcMode"], "private");
+    assert_eq!(host["CgroupnsMode"], "private");
+    let limits = host["Ulimits"].as_array().unwrap();
+    let limit = |name: &str| limits.iter().find(|limit| limit["Name"] == name).unwrap()["Hard"].clone();
+    assert_eq!((limit("core"), limit("nofile")), (0.into(), 16_384.into()));
     assert!(host["Binds"].is_null() && host["Devices"].as_array().is_none_or(Vec::is_empty));
     let mounts = inspected[0]["Mounts"].as_array().unwrap();
     assert_eq!(mounts.len(), 1, "the home and nothing else: {mounts:?}");

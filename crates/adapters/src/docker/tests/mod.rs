@@ -5,6 +5,7 @@
 
 mod hardening;
 mod neighbour;
+mod pictures;
 mod ports;
 mod shut_in;
 
