@@ -16,8 +16,16 @@ const CLOSED_SINCE: u32 = 28;
 /// The rules are looked at no more often, however often surveys come.
 const AT_MOST_EVERY: Duration = Duration::from_secs(2);
 
+/// An engine that hangs must not hold up whoever looks at the system page.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// As it is now. Changes nothing.
 pub(super) async fn look(engine: &Engine, network: &Network, config: &DockerConfig) -> Vec<Safeguard> {
+    let looking = tokio::time::timeout(PATIENCE, look_at(engine, network, config));
+    looking.await.unwrap_or_default()
+}
+
+async fn look_at(engine: &Engine, network: &Network, config: &DockerConfig) -> Vec<Safeguard> {
     // An engine that does not answer is told by its ping.
     let Ok(shut_in) = network.look(engine, config, Repair::No).await else { return Vec::new() };
     let mut all = Vec::new();
