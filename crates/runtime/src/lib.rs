@@ -91,6 +91,24 @@ pub struct LogQuery {
     pub follow: bool,
 }
 
+/// Something that keeps instances apart from each other and everything else, and that can fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Safeguard {
+    /// `engine`, `firewall`.
+    pub name: &'static str,
+    pub state: SafeguardState,
+    /// A sentence for an operator, with what to do where something is to be done.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SafeguardState {
+    Good,
+    /// Works, but somebody should know.
+    Note,
+    Bad,
+}
+
 #[async_trait]
 pub trait Instances: Send + Sync + 'static {
     /// `process`, `docker`: saved with the workspace.
@@ -124,6 +142,10 @@ pub trait Instances: Send + Sync + 'static {
     /// nothing is known about it.
     fn ide(&self) -> &str {
         ""
+    }
+    /// What keeps instances apart, as it is now. Changes nothing; empty where nothing can be told.
+    async fn safeguards(&self) -> Vec<Safeguard> {
+        Vec::new()
     }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;

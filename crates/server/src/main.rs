@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use codehub_runtime::{
-    docker::job_main,
+    docker::{job_main, keep_capabilities_to_ourselves},
     process::{ShimCommand, shim},
 };
 
@@ -12,6 +12,7 @@ use codehub_runtime::{
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    keep_capabilities_to_ourselves();
     // Three other programs live in this file, and none wants anything of the server's: the step
     // before a workspace's program, the built-in IDE, and what reads and writes containers' volumes.
     let mut arguments = std::env::args_os();

@@ -134,20 +134,29 @@ impl Archives for DockerArchives {
         progress.start(meta.uncompressed);
         let (sender, mut pieces) = Running::pieces();
         let (told, summary) = oneshot::channel();
+        let heard = CancellationToken::new();
         let feed = async {
-            // A job that ends early is heard below; that its input is gone says nothing more.
-            while let Some(piece) = pieces.recv().await {
-                if input.write_all(&piece).await.is_err() {
-                    break;
+            let write = async {
+                // A job that ends early is heard below; that its input is gone says nothing more.
+                while let Some(piece) = pieces.recv().await {
+                    if input.write_all(&piece).await.is_err() {
+                        break;
+                    }
                 }
+                let _ = input.flush().await;
+                let _ = input.shutdown().await;
+            };
+            // The engine goes on taking the input of a job that has ended, until it is full: nothing comes of it.
+            tokio::select! {
+                () = write => {}
+                () = heard.cancelled() => {}
             }
-            let _ = input.flush().await;
             // Not read any more: whoever sends notices at once.
             pieces.close();
-            let _ = input.shutdown().await;
         };
         let listen = async {
-            let outcome = job.result(progress).await;
+            let outcome = job.result_or_end(progress).await;
+            heard.cancel();
             drop(told.send(outcome));
             job
         };

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, MountVolumeOptions, PortBinding,
-    RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
+    MountVolumeOptions, PortBinding, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -17,6 +17,9 @@ use codehub_archive::hex;
 
 /// Room for temporary files; in memory, and counted as such.
 const TMPFS: &str = "rw,exec,nosuid,nodev,mode=1777,size=512m";
+
+/// Per process: many for an editor and its language servers, and not what the engine was started with.
+const OPEN_FILES: i64 = 16_384;
 
 /// The container of this workspace. Its label `codehub.config` changes whenever
 /// anything does that matters to what runs.
@@ -56,6 +59,7 @@ pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpe
                 HashMap::from([(port, Some(vec![binding]))])
             }),
             network_mode: Some(network.to_owned()),
+            dns: (!config.dns.is_empty()).then(|| config.dns.iter().map(ToString::to_string).collect()),
             init: Some(true),
             ..hardened(config)
         }),
@@ -94,7 +98,9 @@ fn hardened(config: &DockerConfig) -> HostConfig {
         memory_swap: limit(config.memory),
         nano_cpus: limit(config.milli_cpus.saturating_mul(1_000_000)),
         pids_limit: limit(config.pids),
+        ulimits: Some(vec![ulimit("core", 0), ulimit("nofile", OPEN_FILES)]),
         ipc_mode: Some("private".to_owned()),
+        cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
@@ -108,6 +114,10 @@ fn hardened(config: &DockerConfig) -> HostConfig {
         }),
         ..HostConfig::default()
     }
+}
+
+fn ulimit(name: &str, most: i64) -> ResourcesUlimits {
+    ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) }
 }
 
 pub(super) fn volume_mount(volume: &str, target: &str, read_only: bool) -> Mount {

@@ -1,16 +1,16 @@
-//! What cannot be reached from a workspace: this machine, private networks and the addresses at which
-//! clouds hand out credentials. The internet can be.
+//! What passes between workspaces and everything else: nobody on the network gets into a workspace, and from a
+//! workspace neither this machine nor private networks nor the addresses at which clouds hand out credentials
+//! can be reached. The internet can be.
 //!
 //! Docker itself has no such switch, so this takes packet rules on the engine's machine, tied to the
-//! deployment's own bridge. They are put in place where CodeHub may (root, `iptables`, a local
-//! engine); elsewhere `docs/SECURITY.md` has them to copy. Rules are only ever added: to a chain of
-//! Docker's for what is forwarded, and to INPUT for the machine itself.
+//! deployment's own bridge. They are in two chains of our own in the table `mangle`, which is asked before
+//! whatever Docker, another program or a firewall's reload does in `filter`, and whether the engine uses iptables
+//! or nftables. What a rule here lets through is still up to those. The proxy is on this machine, so its
+//! connections to workspaces are not forwarded and pass.
 
-use std::{collections::HashSet, time::Duration};
+use std::net::Ipv4Addr;
 
-use tokio::process::Command;
-
-use crate::{Result, RuntimeError};
+use super::privileged;
 
 /// Whether packet rules are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,105 +22,221 @@ pub enum FirewallChoice {
     Never,
 }
 
-/// Not public: private use, carrier-grade NAT, link-local (metadata services), loopback.
-const PRIVATE: &[&str] =
-    &["10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
+/// Not public: private use, carrier-grade NAT, link-local (metadata services), loopback; and the one public
+/// address at which a cloud has its agent.
+const FORBIDDEN: &[&str] = &[
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "168.63.129.16/32",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+];
+
+const ANSWERS: &str = "-m conntrack --ctstate RELATED,ESTABLISHED";
+
+/// The rules of one deployment.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    bridge: String,
+    resolvers: Vec<Ipv4Addr>,
+}
+
+impl Rules {
+    /// `resolvers`: what workspaces resolve names with; empty: what this machine does.
+    pub(super) fn new(bridge: &str, resolvers: &[Ipv4Addr]) -> Self {
+        let resolvers = if resolvers.is_empty() { machines_resolvers() } else { resolvers.to_vec() };
+        Self { bridge: bridge.to_owned(), resolvers }
+    }
+
+    /// Puts them in place; does nothing where they are. Returns whether it did.
+    ///
+    /// # Errors
+    /// Why they cannot be.
+    pub(super) async fn ensure(&self) -> Result<bool, String> {
+        let listed = iptables_list().await?;
+        if self.are_in(&listed) {
+            return Ok(false);
+        }
+        let words = ["-w", LOCK_SECONDS, "--noflush"];
+        privileged::run("iptables-restore", &words, self.script(&listed)).await?;
+        let listed = iptables_list().await?;
+        if self.are_in(&listed) {
+            Ok(true)
+        } else {
+            Err("iptables took the rules, but does not list them".into())
+        }
+    }
+
+    /// Whether they are in place.
+    ///
+    /// # Errors
+    /// That cannot be told.
+    pub(super) async fn in_place(&self) -> Result<bool, String> {
+        Ok(self.are_in(&iptables_list().await?))
+    }
+
+    fn chains(&self) -> [(&'static str, String, Vec<String>); 2] {
+        let bridge = &self.bridge;
+        let names = self.resolvers.iter().flat_map(|resolver| {
+            ["udp", "tcp"]
+                .map(|protocol| format!("-d {resolver}/32 -p {protocol} -m {protocol} --dport 53 -j RETURN"))
+        });
+        let others = format!("! -i {bridge} -j RETURN");
+        let answers = format!("{ANSWERS} -j RETURN");
+        let mut forward = vec![
+            // A neighbour that routes the workspaces' network, or 127.0.0.1, by this machine; and other workspaces.
+            format!("-o {bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP"),
+            others.clone(),
+            answers.clone(),
+        ];
+        forward.extend(names.clone());
+        forward.extend(FORBIDDEN.iter().map(|network| format!("-d {network} -j DROP")));
+        let mut input = vec![
+            // Published ports are on 127.0.0.1, and an interface may be told to take that from outside.
+            "-d 127.0.0.0/8 ! -i lo -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP".to_owned(),
+            others,
+            answers,
+        ];
+        input.extend(names);
+        input.push("-j DROP".to_owned());
+        [("FORWARD", format!("{bridge}-forward"), forward), ("INPUT", format!("{bridge}-input"), input)]
+    }
+
+    /// Whether this listing (`iptables -S`) has exactly our chains, and asks them before anything lets through.
+    fn are_in(&self, listed: &str) -> bool {
+        self.chains().iter().all(|(hook, chain, rules)| {
+            let ours: Vec<&str> =
+                listed.lines().filter_map(|line| line.strip_prefix(&format!("-A {chain} "))).collect();
+            ours == *rules && Asked::of(listed, hook, chain) == Asked::First
+        })
+    }
+
+    /// What `iptables-restore` makes them with, at once or not at all.
+    fn script(&self, listed: &str) -> String {
+        let mut lines = vec!["*mangle".to_owned()];
+        let chains = self.chains();
+        lines.extend(chains.iter().map(|(_, chain, _)| format!(":{chain} - [0:0]")));
+        for (hook, chain, rules) in &chains {
+            lines.extend(rules.iter().map(|rule| format!("-A {chain} {rule}")));
+            let asked = Asked::of(listed, hook, chain);
+            if asked == Asked::Late {
+                lines.push(format!("-D {hook} -j {chain}"));
+            }
+            if asked != Asked::First {
+                lines.push(format!("-I {hook} -j {chain}"));
+            }
+        }
+        lines.push("COMMIT\n".to_owned());
+        lines.join("\n")
+    }
+}
+
+/// When a chain of ours is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    First,
+    /// After a rule that lets packets through.
+    Late,
+    Never,
+}
+
+impl Asked {
+    fn of(listed: &str, hook: &str, chain: &str) -> Self {
+        let (begin, jump) = (format!("-A {hook} "), format!("-A {hook} -j {chain}"));
+        let mut let_through = false;
+        for line in listed.lines().filter(|line| line.starts_with(&begin)) {
+            if line == jump {
+                return if let_through { Self::Late } else { Self::First };
+            }
+            let_through |= line.ends_with("-j ACCEPT");
+        }
+        Self::Never
+    }
+}
 
 /// Others change rules, too, and hold the lock for moments only.
 const LOCK_SECONDS: &str = "10";
-const ANSWER: Duration = Duration::from_secs(15);
 
-/// Puts the rules in place; does nothing where they are.
-pub(super) async fn apply(choice: FirewallChoice, bridge: &str, local: bool) -> Result<()> {
-    if choice == FirewallChoice::Never {
-        return Ok(());
+async fn iptables_list() -> Result<String, String> {
+    privileged::run("iptables", &["-w", LOCK_SECONDS, "-t", "mangle", "-S"], String::new()).await
+}
+
+/// What the engine gives to containers when nobody says otherwise. Those on this machine's loopback are asked
+/// by the engine itself.
+fn machines_resolvers() -> Vec<Ipv4Addr> {
+    let read = |path: &str| resolvers_in(&std::fs::read_to_string(path).unwrap_or_default());
+    let mut resolvers = read("/etc/resolv.conf");
+    if resolvers.iter().all(Ipv4Addr::is_loopback) {
+        resolvers.extend(read("/run/systemd/resolve/resolv.conf"));
     }
-    let outcome = if local && rustix::process::geteuid().is_root() {
-        add_all(bridge).await
-    } else {
-        Err("CodeHub is not root on the engine's machine".to_owned())
+    resolvers.retain(|resolver| !resolver.is_loopback());
+    resolvers.dedup();
+    resolvers
+}
+
+fn resolvers_in(text: &str) -> Vec<Ipv4Addr> {
+    let address = |line: &str| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some("nameserver")).then(|| words.next()?.parse().ok()).flatten()
     };
-    match (outcome, choice) {
-        (Ok(()), _) => Ok(()),
-        (Err(why), FirewallChoice::Always) => Err(RuntimeError::Failed(format!(
-            "workspaces cannot be kept from private networks ({why}): see docs/SECURITY.md, or set \
-             RUNTIME_FIREWALL=auto"
-        ))),
-        (Err(why), _) => {
-            tracing::warn!(
-                why,
-                "workspaces can reach this machine and its private networks; docs/SECURITY.md says how to prevent it"
-            );
-            Ok(())
-        }
-    }
-}
-
-async fn add_all(bridge: &str) -> std::result::Result<(), String> {
-    let rules = rules(bridge);
-    let listed = iptables(&["-S"]).await?;
-    let there: HashSet<&str> = listed.lines().collect();
-    if rules.iter().all(|(chain, rule)| there.contains(format!("-A {chain} {rule}").as_str())) {
-        return Ok(());
-    }
-    // Their order matters, so a set with holes is made anew.
-    for (chain, rule) in &rules {
-        let with = |verb| -> Vec<&str> { [verb, *chain].into_iter().chain(rule.split(' ')).collect() };
-        while iptables(&with("-D")).await.is_ok() {}
-    }
-    for (chain, rule) in &rules {
-        let insert: Vec<&str> = ["-I", *chain].into_iter().chain(rule.split(' ')).collect();
-        iptables(&insert).await?;
-    }
-    Ok(())
-}
-
-/// Chains and rules, as `iptables -S` writes them. Each is inserted at the top, so the last one is asked
-/// first.
-fn rules(bridge: &str) -> Vec<(&'static str, String)> {
-    let mut rules = Vec::new();
-    for network in PRIVATE {
-        rules.push(("DOCKER-USER", format!("-d {network} -i {bridge} -j DROP")));
-    }
-    // Names are resolved by whatever the machine uses, which is often on a private address.
-    for protocol in ["udp", "tcp"] {
-        rules.push(("DOCKER-USER", format!("-i {bridge} -p {protocol} -m {protocol} --dport 53 -j RETURN")));
-    }
-    let answers = "-m conntrack --ctstate RELATED,ESTABLISHED";
-    rules.push(("DOCKER-USER", format!("-i {bridge} {answers} -j RETURN")));
-    rules.push(("INPUT", format!("-i {bridge} -j DROP")));
-    rules.push(("INPUT", format!("-i {bridge} {answers} -j ACCEPT")));
-    rules
-}
-
-async fn iptables(words: &[&str]) -> std::result::Result<String, String> {
-    let command = || format!("iptables {}", words.join(" "));
-    let running = Command::new("iptables").args(["-w", LOCK_SECONDS]).args(words).kill_on_drop(true).output();
-    let output = tokio::time::timeout(ANSWER, running).await;
-    let output = output.map_err(|_| format!("{} does not end", command()))?;
-    let output = output.map_err(|error| format!("iptables cannot be run: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{}: {}", command(), String::from_utf8_lossy(&output.stderr).trim()))
+    text.lines().filter_map(address).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rules() -> Rules {
+        Rules::new("chub-0", &[Ipv4Addr::new(10, 0, 0, 53)])
+    }
+
+    /// As iptables lists what it was given.
+    fn listing(rules: &Rules) -> String {
+        let script = rules.script("");
+        let added = script.lines().filter(|line| line.starts_with("-A ")).map(str::to_owned);
+        let jumps =
+            script.lines().filter_map(|line| line.strip_prefix("-I ").map(|rest| format!("-A {rest}")));
+        jumps.chain(added).collect::<Vec<_>>().join("\n")
+    }
+
     #[test]
-    fn answers_and_names_are_let_through_before_private_networks_are_not() {
-        let rules = rules("chub-0");
-        let forwarded: Vec<&str> = rules
-            .iter()
-            .filter(|(chain, _)| *chain == "DOCKER-USER")
-            .map(|(_, rule)| rule.as_str())
-            .rev()
-            .collect();
-        let first_drop = forwarded.iter().position(|rule| rule.ends_with("DROP")).unwrap();
-        assert!(forwarded[..first_drop].iter().all(|rule| rule.ends_with("RETURN")));
-        assert_eq!(forwarded.len() - first_drop, PRIVATE.len());
-        assert!(rules.iter().all(|(_, rule)| rule.contains("-i chub-0 ")), "of this network only");
+    fn nobody_gets_in_and_answers_and_names_come_before_what_is_forbidden() {
+        let [(_, _, forward), (_, _, input)] = rules().chains();
+        assert_eq!(forward[0], "-o chub-0 -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP");
+        assert_eq!(forward[1], "! -i chub-0 -j RETURN", "of this network only");
+        let first = forward.iter().position(|rule| rule.starts_with("-d 10.0.0.0/8")).unwrap();
+        assert!(forward[2..first].iter().all(|rule| rule.ends_with("RETURN")), "{forward:?}");
+        assert_eq!(forward.len() - first, FORBIDDEN.len());
+        assert!(forward.iter().any(|rule| rule == "-d 168.63.129.16/32 -j DROP"));
+        assert_eq!(input.last().unwrap(), "-j DROP", "this machine");
+        for rule in forward.iter().chain(&input).filter(|rule| rule.contains("--dport 53")) {
+            assert!(rule.starts_with("-d 10.0.0.53/32 "), "to the resolver and nowhere else: {rule}");
+        }
+    }
+
+    #[test]
+    fn rules_that_are_incomplete_changed_or_asked_too_late_are_not_in_place() {
+        let rules = rules();
+        let whole = listing(&rules);
+        assert!(rules.are_in(&whole));
+        for line in whole.lines() {
+            let without: Vec<&str> = whole.lines().filter(|other| *other != line).collect();
+            assert!(!rules.are_in(&without.join("\n")), "without {line}");
+        }
+        let late = format!("-A FORWARD -i eth0 -j ACCEPT\n{whole}");
+        assert!(!rules.are_in(&late));
+        assert!(rules.script(&late).contains("-D FORWARD -j chub-0-forward\n-I FORWARD -j chub-0-forward"));
+        let other = format!("-A FORWARD -j chub-1-forward\n{whole}");
+        assert!(rules.are_in(&other), "another deployment's");
+        assert!(!rules.script(&whole).contains("-I "), "asked once");
+    }
+
+    #[test]
+    fn resolvers_are_read_as_the_resolver_reads_them() {
+        let text =
+            "# nameserver 1.1.1.1\nnameserver 10.0.0.2\n nameserver\t127.0.0.53 \nnameserver ::1\nsearch x\n";
+        assert_eq!(resolvers_in(text), [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 53)]);
     }
 }

@@ -28,6 +28,13 @@ pub fn own_image() -> String {
     format!("codehub/ide:{}", env!("CARGO_PKG_VERSION"))
 }
 
+/// Whether the image is one that is built here (`codehub image build`, `scripts/image-build`). A registry's namespace
+/// of the same name is somebody else's: such an image is never pulled.
+fn is_built_here(image: &str) -> bool {
+    let path = image.strip_prefix("docker.io/").unwrap_or(image);
+    path.starts_with("codehub/")
+}
+
 /// Makes sure that the engine has the image, as the policy says.
 pub(super) async fn ensure(
     engine: &Engine,
@@ -38,14 +45,16 @@ pub(super) async fn ensure(
     if policy != PullPolicy::Always && exists(engine, image).await? {
         return Ok(());
     }
-    if policy == PullPolicy::Never || image == own_image() {
+    if policy == PullPolicy::Never || is_built_here(image) {
         if exists(engine, image).await? {
             return Ok(());
         }
-        let hint = if image == own_image() {
-            ": make it with `codehub image build`"
+        let hint = if image.contains("codehub/ide:") {
+            format!(": make it with `codehub image build --tag {image}`; it is never pulled")
+        } else if is_built_here(image) {
+            ": make it with scripts/image-build; it is never pulled".to_owned()
         } else {
-            " and RUNTIME_PULL is \"never\""
+            " and RUNTIME_PULL is \"never\"".to_owned()
         };
         return Err(RuntimeError::ImagePull(format!("the engine has no image {image}{hint}")));
     }
@@ -156,9 +165,14 @@ fn layer(build: &BuildImage) -> io::Result<Vec<u8>> {
         has_users = root.join("etc/passwd").exists();
         tar.append_dir_all(".", root)?;
     }
+    // An engine refuses a tar with one path twice: what the root has, it keeps.
+    let has = |path: &str| build.root.as_ref().is_some_and(|root| root.join(path).symlink_metadata().is_ok());
     for (path, mode, owner) in
         [("tmp/", 0o1777, (0, 0)), ("home/", 0o755, (0, 0)), ("home/coder/", 0o755, (build.uid, build.gid))]
     {
+        if has(path.trim_end_matches('/')) {
+            continue;
+        }
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Directory);
         header.set_mode(mode);
@@ -219,6 +233,44 @@ mod tests {
         assert_eq!(split_tag("host:5000/a/b"), ("host:5000/a/b", "latest"));
         assert_eq!(split_tag("host:5000/a/b:c"), ("host:5000/a/b", "c"));
         assert_eq!(split_tag("a@sha256:0"), ("a@sha256:0", ""));
+    }
+
+    #[test]
+    fn images_that_are_built_here_are_told_from_a_registrys() {
+        for ours in [own_image().as_str(), "codehub/ide:0.0.1", "docker.io/codehub/code-server:4"] {
+            assert!(is_built_here(ours), "{ours}");
+        }
+        for theirs in ["codercom/code-server:latest", "registry.example/codehub/ide:1", "codehub:1"] {
+            assert!(!is_built_here(theirs), "{theirs}");
+        }
+    }
+
+    /// As of a root made by debootstrap: it has what an image needs anyway.
+    #[test]
+    fn no_path_is_twice_in_the_layer_of_a_whole_system() {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["tmp", "home", "usr/bin", "etc"] {
+            std::fs::create_dir_all(root.path().join(dir)).unwrap();
+        }
+        std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/root:/bin/sh\n").unwrap();
+        std::os::unix::fs::symlink("usr/bin", root.path().join("bin")).unwrap();
+        let build = BuildImage {
+            tag: "x".into(),
+            program: "/bin/true".into(),
+            root: Some(root.path().to_owned()),
+            uid: 1000,
+            gid: 1000,
+        };
+        let bytes = layer(&build).unwrap();
+        let mut archive = tar::Archive::new(&bytes[..]);
+        let mut seen = std::collections::HashSet::new();
+        for entry in archive.entries().unwrap() {
+            let path = entry.unwrap().path().unwrap().components().collect::<PathBuf>();
+            assert!(seen.insert(path.clone()), "{} twice", path.display());
+        }
+        for wanted in ["tmp", "home/coder", "codehub", "etc/passwd"] {
+            assert!(seen.contains(Path::new(wanted)), "{wanted} in {seen:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The runtime port on a Docker engine.
 //!
 //! Guarantees:
-//! - **Never two.** A workspace's container has a fixed name; the engine gives it out once.
+//! - **Never two.** A workspace's container has a fixed name, which the engine gives out once, and it is found by its
+//!   labels, so one that somebody renamed is not joined by another on the same home.
 //! - **Never a stranger.** A container without this deployment's label is not looked at, stopped or
 //!   removed, whatever it is called.
 //! - **Never on nothing.** A volume that does not exist is an error; the engine would make an empty one.
@@ -37,9 +38,10 @@ use super::{
     engine::{label_filter, read_labels},
     furnish, image,
     network::Network,
+    safeguards::{self, Watch},
 };
 use crate::{
-    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError,
+    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Safeguard,
     process::health::{self, Health},
 };
 use codehub_archive::Progress;
@@ -60,6 +62,8 @@ struct Inner {
     network: Network,
     /// One at a time makes the network or its rules.
     making: tokio::sync::Mutex<()>,
+    /// Looks after the rules; held while it does.
+    watch: tokio::sync::Mutex<Watch>,
     /// The volumes that this process has furnished.
     furnished: Mutex<HashMap<WorkspaceId, Generation>>,
     /// Where containers were last seen: what runs is proxied while the engine is away.
@@ -78,6 +82,7 @@ impl DockerRuntime {
             network,
             config,
             making: tokio::sync::Mutex::default(),
+            watch: tokio::sync::Mutex::default(),
             furnished: Mutex::default(),
             seen_at: Mutex::default(),
         };
@@ -123,6 +128,7 @@ impl Instances for DockerRuntime {
         let Some((generation, container)) = self.inner.ours(id).await? else { return Ok(None) };
         let state = match ended(&container) {
             Some(how) => InstanceState::Ended(how),
+            None if is_paused(&container) => return Err(paused(&container)),
             None => self.inner.health(id, &container).await?,
         };
         Ok(Some(Instance { generation, state }))
@@ -133,6 +139,10 @@ impl Instances for DockerRuntime {
         let deployment = inner.config.deployment.as_str();
         let filter = label_filter(&[(LABEL_INSTANCE, deployment), (LABEL_WORKSPACE, "")]);
         let containers = inner.engine.containers(filter).await?;
+        if !containers.is_empty() {
+            // A survey does not wait for it.
+            tokio::spawn(Arc::clone(&self.inner).keep_shut_in());
+        }
         let listed = containers.into_iter().filter_map(|container| {
             let labels = container.labels.as_ref();
             if labels.is_some_and(|labels| labels.contains_key(LABEL_JOB)) {
@@ -155,6 +165,11 @@ impl Instances for DockerRuntime {
 
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>> {
         match self.inner.ours(id).await {
+            // It takes connections, and never answers.
+            Ok(Some((_, container))) if is_paused(&container) => {
+                self.inner.forget(id);
+                Err(paused(&container))
+            }
             Ok(Some((_, container))) if ended(&container).is_none() => {
                 Ok(self.inner.address(id, &container).map(Upstream::Port))
             }
@@ -170,6 +185,11 @@ impl Instances for DockerRuntime {
         }
     }
 
+    async fn safeguards(&self) -> Vec<Safeguard> {
+        let inner = &self.inner;
+        safeguards::look(&inner.engine, &inner.network, &inner.config).await
+    }
+
     fn keeps_prefix(&self) -> bool {
         !self.inner.config.ide.strip_prefix
     }
@@ -179,32 +199,58 @@ impl Instances for DockerRuntime {
     }
 
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
-        if self.inner.ours(id).await?.is_none() {
+        let Some(exact) = self.inner.ours(id).await?.and_then(|(_, container)| container.id) else {
             return Ok(Box::pin(futures::stream::empty()));
-        }
+        };
         let options = LogsOptionsBuilder::new()
             .stdout(true)
             .stderr(true)
             .follow(query.follow)
             .tail(&query.tail.to_string())
             .build();
-        let stream = self.inner.engine.client().await?.logs(&container_name(id), Some(options));
+        let stream = self.inner.engine.client().await?.logs(&exact, Some(options));
         let bytes = stream.map(|piece| piece.map(LogOutput::into_bytes).map_err(std::io::Error::other));
         Ok(Box::pin(bytes))
     }
 }
 
 impl Inner {
-    /// The workspace's container, if there is one of this deployment.
+    /// Puts back what keeps workspaces apart, should somebody have removed it.
+    async fn keep_shut_in(self: Arc<Self>) {
+        let Ok(mut watch) = self.watch.try_lock() else { return };
+        if watch.is_due() {
+            let _one = self.making.lock().await;
+            watch.keep(&self.engine, &self.network, &self.config).await;
+        }
+    }
+
+    /// The exact ids of the workspace's containers, whatever they are called. One, unless somebody made another.
+    async fn containers_of(&self, id: WorkspaceId) -> Result<Vec<String>> {
+        let id = id.to_string();
+        let filter = label_filter(&[(LABEL_INSTANCE, &self.config.deployment), (LABEL_WORKSPACE, &id)]);
+        let listed = self.engine.containers(filter).await?;
+        let is_job = |labels: &HashMap<String, String>| labels.contains_key(LABEL_JOB);
+        let ours = listed.into_iter().filter(|container| !container.labels.as_ref().is_some_and(is_job));
+        Ok(ours.filter_map(|container| container.id).collect())
+    }
+
+    async fn inspect(&self, exact: &str) -> Result<Option<ContainerInspectResponse>> {
+        let inspected = found(self.engine.client().await?.inspect_container(exact, None).await);
+        inspected.map_err(self.engine.failed("look at a container"))
+    }
+
+    /// The workspace's container, if there is one of this deployment; one that runs before one that does not.
     async fn ours(&self, id: WorkspaceId) -> Result<Option<(Generation, ContainerInspectResponse)>> {
-        let client = self.engine.client().await?;
-        let inspected = found(client.inspect_container(&container_name(id), None).await);
-        let Some(container) = inspected.map_err(self.engine.failed("look at a container"))? else {
-            return Ok(None);
-        };
-        let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
-        let Some((_, generation)) = read_labels(labels, &self.config.deployment) else { return Ok(None) };
-        Ok(Some((generation, container)))
+        let mut best = None;
+        for exact in self.containers_of(id).await? {
+            let Some(container) = self.inspect(&exact).await? else { continue };
+            let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
+            let Some((_, generation)) = read_labels(labels, &self.config.deployment) else { continue };
+            if best.is_none() || ended(&container).is_none() {
+                best = Some((generation, container));
+            }
+        }
+        Ok(best)
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {
@@ -223,7 +269,10 @@ impl Inner {
                 container.config.as_ref().and_then(|config| config.labels.as_ref()).and_then(label);
             let wanted = body.labels.as_ref().and_then(label);
             if ended(&container).is_none() && generation == spec.generation() && made_with == wanted {
-                return Ok(());
+                return match &container.id {
+                    Some(exact) if is_paused(&container) => self.unpause(exact).await,
+                    _ => Ok(()),
+                };
             }
             self.stop(spec.workspace).await?;
         }
@@ -278,23 +327,36 @@ impl Inner {
         }
     }
 
-    /// Politely, then not; gone when this returns.
+    /// Politely, then not; gone when this returns, and so is whatever else has this workspace's labels.
     async fn stop(&self, id: WorkspaceId) -> Result<()> {
         self.forget(id);
-        let Some((_, container)) = self.ours(id).await? else { return Ok(()) };
-        // By its own id from here on: a name could be another's by now.
-        let Some(exact) = container.id.clone() else { return Ok(()) };
+        for exact in self.containers_of(id).await? {
+            self.stop_exactly(&exact).await?;
+        }
+        Ok(())
+    }
+
+    async fn stop_exactly(&self, exact: &str) -> Result<()> {
+        let Some(container) = self.inspect(exact).await? else { return Ok(()) };
         let client = self.engine.client().await?;
+        if is_paused(&container) {
+            self.unpause(exact).await?;
+        }
         if ended(&container).is_none() {
             let grace = i32::try_from(self.config.stop_grace.as_secs()).unwrap_or(i32::MAX);
             let options = StopContainerOptionsBuilder::new().t(grace).build();
-            match found(client.stop_container(&exact, Some(options)).await) {
+            match found(client.stop_container(exact, Some(options)).await) {
                 Ok(_) => {}
                 Err(error) if is_status(&error, 304) => {}
                 Err(error) => return Err(self.engine.failed("stop the container")(error)),
             }
         }
-        remove_container(&self.engine, &exact).await
+        remove_container(&self.engine, exact).await
+    }
+
+    async fn unpause(&self, exact: &str) -> Result<()> {
+        let unpaused = found(self.engine.client().await?.unpause_container(exact).await);
+        unpaused.map(|_| ()).map_err(self.engine.failed("let a paused container go on"))
     }
 
     async fn health(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Result<InstanceState> {
@@ -348,7 +410,8 @@ impl Inner {
 /// Removes a container by its exact id, and waits until it is gone.
 pub(super) async fn remove_container(engine: &Engine, exact: &str) -> Result<()> {
     let client = engine.client().await?;
-    let options = RemoveContainerOptionsBuilder::new().force(true).build();
+    // With the volumes without a name that an image asked for; a home has one.
+    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     match found(client.remove_container(exact, Some(options)).await) {
         Ok(_) => {}
         // Somebody removes it already.
@@ -364,6 +427,17 @@ pub(super) async fn remove_container(engine: &Engine, exact: &str) -> Result<()>
         tokio::time::sleep(GONE_STEP).await;
     }
     Err(RuntimeError::Failed("the engine does not get the container removed".to_owned()))
+}
+
+fn is_paused(container: &ContainerInspectResponse) -> bool {
+    container.state.as_ref().is_some_and(|state| state.paused == Some(true))
+}
+
+fn paused(container: &ContainerInspectResponse) -> RuntimeError {
+    let name = container.name.as_deref().unwrap_or_default().trim_start_matches('/');
+    RuntimeError::Unreachable(format!(
+        "somebody paused the container: `docker unpause {name}`, or restart the workspace"
+    ))
 }
 
 /// How it ended, if it did.

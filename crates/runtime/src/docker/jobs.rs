@@ -7,6 +7,7 @@ use std::{
     path::PathBuf,
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
 use bollard::{
@@ -37,6 +38,9 @@ const PIDS: i64 = 256;
 
 /// Pieces of an archive between the engine and the archive engine.
 const PIECES: usize = 16;
+
+/// How long a job that has ended is still listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Data that may come before the first word.
 const EARLY: usize = 8 << 20;
@@ -286,6 +290,21 @@ impl Drop for Guard {
     }
 }
 
+/// Waits until a container does not run any more; how it ended. Never, where that cannot be told.
+async fn ended(engine: Arc<Engine>, exact: Option<String>) -> String {
+    if let (Some(exact), Ok(client)) = (exact, engine.client().await)
+        && let Some(outcome) = client.wait_container(&exact, None).next().await
+    {
+        match outcome {
+            Ok(how) => return format!("exit code {}", how.status_code),
+            Err(Error::DockerContainerWaitError { code, .. }) => return format!("exit code {code}"),
+            // The engine is away, or answers late: the streams tell.
+            Err(_) => {}
+        }
+    }
+    std::future::pending().await
+}
+
 /// A job under way. Dropping it ends it.
 pub(super) struct Running {
     guard: Guard,
@@ -353,6 +372,27 @@ impl Running {
     pub(super) async fn result(&mut self, progress: &Progress) -> std::result::Result<Summary, ArchiveError> {
         let (nowhere, _) = mpsc::channel(1);
         self.stream(progress, &nowhere).await
+    }
+
+    /// The same, of a job whose input is open: its streams may outlive it, so it is watched as well.
+    pub(super) async fn result_or_end(
+        &mut self,
+        progress: &Progress,
+    ) -> std::result::Result<Summary, ArchiveError> {
+        let ended = ended(Arc::clone(&self.guard.engine), self.guard.exact.clone());
+        let gone = async {
+            let how = ended.await;
+            // Its last words may still be on their way.
+            tokio::time::sleep(LAST_WORDS).await;
+            how
+        };
+        tokio::select! {
+            biased;
+            outcome = self.result(progress) => outcome,
+            how = gone => Err(ArchiveError::Unreachable {
+                message: format!("the storage job ended without a result ({how})"),
+            }),
+        }
     }
 
     /// Hands on the data until the result.

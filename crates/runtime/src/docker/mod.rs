@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `engine` | the connection, what errors mean, whose things are whose |
 //! | `instances`, `body` | the runtime port; what a workspace's container may and may not |
-//! | `network`, `firewall` | a network of the deployment's own, and what cannot be reached from it |
+//! | `network`, `isolation`, `firewall` | a network of the deployment's own, and what passes between it and the rest |
+//! | `safeguards` | whether all that is so, for an operator |
+//! | `privileged` | running the programs that change this machine's network |
 //! | `volumes` | the volumes port |
 //! | `jobs`, `job_main` | short-lived helper containers that read and write volumes |
 //! | `archives` | the archives port: a helper's stream joined to the archive engine |
@@ -23,9 +25,12 @@ mod firewall;
 mod furnish;
 mod image;
 mod instances;
+mod isolation;
 pub mod job_main;
 mod jobs;
 mod network;
+mod privileged;
+mod safeguards;
 mod volumes;
 
 pub use archives::DockerArchives;
@@ -35,9 +40,10 @@ pub use firewall::FirewallChoice;
 pub use image::{BuildImage, build_image, own_image};
 pub use instances::DockerRuntime;
 pub use jobs::Jobs;
+pub use privileged::keep_capabilities_to_ourselves;
 pub use volumes::DockerVolumes;
 
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 
 use crate::ide::ResolvedIde;
 
@@ -83,6 +89,8 @@ pub struct DockerConfig {
     /// An existing network to use; empty: one of our own.
     pub network: String,
     pub firewall: FirewallChoice,
+    /// What names are resolved with; empty: what the engine's machine does.
+    pub dns: Vec<Ipv4Addr>,
     pub stop_grace: Duration,
     pub health_timeout: Duration,
 }

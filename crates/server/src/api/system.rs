@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, Router, extract::State, routing::get};
 use codehub_domain::{Phase, Timestamp};
+use codehub_runtime::{Safeguard, SafeguardState};
 use codehub_store::StoreError;
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
@@ -33,10 +34,35 @@ struct SystemView {
     replicas: Vec<Replica>,
     /// By port: store, bus, instances, volumes, archives; and the coordinator of the process that answers.
     backends: BTreeMap<&'static str, Dependency>,
+    /// What keeps workspaces apart from each other and everything else, as the process that answers sees it; empty
+    /// where nothing can be told.
+    safeguards: Vec<SafeguardView>,
     users: u64,
     /// Workspaces by phase, deleted ones not counted.
     #[schema(value_type = BTreeMap<String, u64>)]
     workspaces: BTreeMap<Phase, u64>,
+}
+
+/// Something that keeps workspaces apart.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Safeguard)]
+struct SafeguardView {
+    /// `engine`, `firewall`.
+    name: &'static str,
+    /// `good`; `note`: works, but somebody should know; `bad`: to be fixed.
+    state: &'static str,
+    text: String,
+}
+
+impl From<Safeguard> for SafeguardView {
+    fn from(Safeguard { name, state, text }: Safeguard) -> Self {
+        let state = match state {
+            SafeguardState::Good => "good",
+            SafeguardState::Note => "note",
+            SafeguardState::Bad => "bad",
+        };
+        Self { name, state, text }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -77,6 +103,7 @@ async fn show(State(app): State<Arc<App>>, _: Admin) -> Result<Json<SystemView>>
         leader: leader(&app, &replicas).await?,
         replicas,
         backends: health::check(&app).await,
+        safeguards: app.backends.instances.safeguards().await.into_iter().map(SafeguardView::from).collect(),
         users: app.store().user_count().await?,
         workspaces,
     }))

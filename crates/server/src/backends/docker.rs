@@ -53,6 +53,7 @@ pub(super) async fn open(
             reach: settings.reach,
             network: settings.network.clone(),
             firewall: settings.firewall,
+            dns: settings.dns.clone(),
             stop_grace: runtime.stop_grace,
             health_timeout: Duration::from_secs(2),
         },

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, io::ErrorKind, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
 
-use codehub_runtime::IdeChoice;
+use codehub_runtime::{IdeChoice, Safeguard, SafeguardState};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -170,6 +170,14 @@ async fn pings(report: &mut Report, backends: &Backends) {
     report.add("store", finding(backends.store.kind(), backends.store.now().await));
     report.add("bus", finding(backends.bus.kind(), backends.bus.ping().await));
     report.add("instances", finding(backends.instances.kind(), backends.instances.ping().await));
+    for Safeguard { name, state, text } in backends.instances.safeguards().await {
+        let finding = match state {
+            SafeguardState::Good => Good(text),
+            SafeguardState::Note => Note(text),
+            SafeguardState::Bad => Bad(text),
+        };
+        report.add(name, finding);
+    }
     report.add("volumes", finding(backends.volumes.kind(), backends.volumes.ping().await));
     report.add("archives", finding(backends.archives.kind(), backends.archives.ping().await));
     if let Ok(Some(brake)) = backends.store.setting_get(gc::BRAKE_SETTING).await {

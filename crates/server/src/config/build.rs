@@ -246,8 +246,9 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
                 ("always", FirewallChoice::Always),
                 ("never", FirewallChoice::Never),
             ],
-            FirewallChoice::Auto,
+            FirewallChoice::Always,
         ),
+        dns: r.read("runtime.dns", value::addresses),
     }
 }
 

@@ -216,6 +216,8 @@ pub struct DockerSettings {
     pub reach: codehub_runtime::docker::Reach,
     pub network: String,
     pub firewall: codehub_runtime::docker::FirewallChoice,
+    /// Empty: the machine's own.
+    pub dns: Vec<std::net::Ipv4Addr>,
 }
 
 #[derive(Debug, Clone)]

@@ -248,9 +248,16 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "runtime.firewall",
         "RUNTIME_FIREWALL",
-        "auto",
+        "always",
         Kind::OneOf(&["auto", "always", "never"]),
-        "Keep workspaces from this machine and private networks by packet rules: where CodeHub may make them (auto), always (refuse to start without), or never.",
+        "Shut workspaces in by packet rules, from this machine, private networks and machines on them: always (refuse to start workspaces without), where CodeHub may make them (auto), or never.",
+    ),
+    setting(
+        "runtime.dns",
+        "RUNTIME_DNS",
+        "",
+        Kind::Addresses,
+        "Addresses of the resolvers that containers use, separated by commas. Empty: those of this machine.",
     ),
     setting(
         "runtime.sandbox",

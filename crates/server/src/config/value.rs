@@ -11,6 +11,8 @@ pub enum Kind {
     Address,
     /// Addresses and networks separated by commas.
     Networks,
+    /// IPv4 addresses separated by commas, or nothing.
+    Addresses,
     Path,
     /// `https://code.example.com`, no path.
     BaseUrl,
@@ -53,6 +55,7 @@ impl Kind {
             Self::Networks => {
                 "IP addresses or networks separated by commas, such as 10.0.0.1, fd00::/8".into()
             }
+            Self::Addresses => "IPv4 addresses separated by commas, such as 10.0.0.53, 1.1.1.1".into(),
             Self::Path => "a path; `~` at the start is your home directory".into(),
             Self::BaseUrl => "http:// or https://, a host and perhaps a port, without a path".into(),
             Self::Url(schemes) => {
@@ -89,7 +92,7 @@ impl Kind {
     }
 
     pub(super) const fn is_list(self) -> bool {
-        matches!(self, Self::Networks | Self::Words)
+        matches!(self, Self::Networks | Self::Addresses | Self::Words)
     }
 
     /// Whether `text` is such a value.
@@ -99,6 +102,7 @@ impl Kind {
             Self::Text | Self::Path => Ok(()),
             Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
             Self::Networks => or_allowed(networks(text).is_some()),
+            Self::Addresses => or_allowed(addresses(text).is_some()),
             Self::BaseUrl => or_allowed(text.is_empty() || base_url(text).is_some()),
             Self::Url(schemes) => match text.split_once("://") {
                 _ if text.is_empty() => Ok(()),
@@ -146,6 +150,11 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     digits.parse::<u64>().ok()?.checked_mul(unit).map(Duration::from_secs)
+}
+
+/// `10.0.0.53, 1.1.1.1`; none where it is empty.
+pub(super) fn addresses(text: &str) -> Option<Vec<std::net::Ipv4Addr>> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| word.parse().ok()).collect()
 }
 
 /// Bytes: `512m`, `2g`, `1.5g`; a number alone is MiB.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use codehub_domain::{Phase, Timestamp};
+use codehub_runtime::{Safeguard, SafeguardState};
 use maud::{Markup, html};
 
 use super::{
@@ -29,8 +30,9 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
     let counts = app.store().workspace_counts().await?;
     let brake = app.store().setting_get(gc::BRAKE_SETTING).await?;
     let backends = &app.backends;
-    let (instances, volumes, archives, bus) = tokio::join!(
+    let (instances, safeguards, volumes, archives, bus) = tokio::join!(
         backends.instances.ping(),
+        backends.instances.safeguards(),
         backends.volumes.ping(),
         backends.archives.ping(),
         backends.bus.ping()
@@ -69,6 +71,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                 dl.facts {
                     (backend(view, t.database, app.store().kind(), true))
                     (backend(view, t.runtime, backends.instances.kind(), instances.is_ok()))
+                    @for each in &safeguards { (safeguard(view, each)) }
                     (backend(view, t.homes, backends.volumes.kind(), volumes.is_ok()))
                     (backend(view, t.archives, backends.archives.kind(), archives.is_ok()))
                     (backend(view, t.bus, backends.bus.kind(), bus.is_ok()))
@@ -131,6 +134,25 @@ fn table(view: &View, replicas: &[Replica], since: Option<Timestamp>) -> Markup 
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// What keeps workspaces apart; the words are the runtime's own.
+fn safeguard(view: &View, Safeguard { name, state, text }: &Safeguard) -> Markup {
+    let label = match *name {
+        "engine" => view.t.container_engine,
+        "firewall" => view.t.firewall,
+        other => other,
+    };
+    html! {
+        dt { (label) }
+        dd data-testid=(format!("safeguard-{name}")) {
+            @match state {
+                SafeguardState::Good => span.yes { (icons::check()) (text) },
+                SafeguardState::Note => span { (text) },
+                SafeguardState::Bad => span.no.bad { (icons::cross()) (text) },
             }
         }
     }

@@ -30,6 +30,10 @@ async fn the_engine_confirms_the_list() {
         assert_eq!(host[mode], "", "{mode}");
     }
     assert_eq!(host["IpcMode"], "private");
+    assert_eq!(host["CgroupnsMode"], "private");
+    let limits = host["Ulimits"].as_array().unwrap();
+    let limit = |name: &str| limits.iter().find(|limit| limit["Name"] == name).unwrap()["Hard"].clone();
+    assert_eq!((limit("core"), limit("nofile")), (0.into(), 16_384.into()));
     assert!(host["Binds"].is_null() && host["Devices"].as_array().is_none_or(Vec::is_empty));
     let mounts = inspected[0]["Mounts"].as_array().unwrap();
     assert_eq!(mounts.len(), 1, "the home and nothing else: {mounts:?}");
@@ -108,6 +112,7 @@ async fn workspaces_reach_neither_each_other_nor_this_machine_nor_metadata() {
         ("another workspace", format!("{other}:8080")),
         ("this machine, by the network's gateway", format!("{machine}:{port}")),
         ("cloud metadata", "169.254.169.254:80".to_owned()),
+        ("a cloud's agent", "168.63.129.16:80".to_owned()),
         ("a private network", "192.168.0.1:80".to_owned()),
         ("another private network", "10.255.255.1:80".to_owned()),
     ] {
@@ -115,10 +120,9 @@ async fn workspaces_reach_neither_each_other_nor_this_machine_nor_metadata() {
         assert!(!said.contains("HTTP"), "{what} ({target}) answered: {said}");
     }
     // The rules are why, and not that nothing is there.
-    let rules = Command::new("iptables").args(["-w", "-S"]).output().unwrap();
+    let rules = Command::new("iptables").args(["-w", "-t", "mangle", "-S"]).output().unwrap();
     let rules = String::from_utf8_lossy(&rules.stdout).into_owned();
-    let bridge = format!("-i chub-{}", &rig.deployment.replace('-', "")[..8]);
-    assert!(rules.lines().filter(|line| line.contains(&bridge)).count() >= 8, "{rules}");
+    assert!(rules.lines().filter(|line| line.contains(&rig.bridge())).count() >= 10, "{rules}");
     let direct = std::net::TcpStream::connect(("127.0.0.1", port));
     assert!(direct.is_ok(), "and it does answer this machine itself");
 }

@@ -4,7 +4,10 @@
 //! The image is a shell with the real `codehub` beside it, so a test can be inside a workspace.
 
 mod hardening;
+mod neighbour;
+mod pictures;
 mod ports;
+mod shut_in;
 
 use std::{
     path::{Path, PathBuf},
@@ -87,6 +90,7 @@ impl Rig {
             reach: Reach::Port,
             network: String::new(),
             firewall: FirewallChoice::Always,
+            dns: Vec::new(),
             stop_grace: Duration::from_secs(3),
             health_timeout: Duration::from_secs(2),
         };
@@ -98,6 +102,11 @@ impl Rig {
         let archives = DockerArchives::new("files", objects, volumes.clone(), jobs.clone(), 3);
         let runtime = DockerRuntime::new(Arc::clone(&engine), config);
         Some(Self { host, deployment, runtime, volumes, archives, jobs, _files: files })
+    }
+
+    /// What the deployment's network is on this machine.
+    pub(super) fn bridge(&self) -> String {
+        format!("chub-{}", &self.deployment.replace('-', "")[..8])
     }
 
     pub(super) fn docker(&self, words: &[&str]) -> String {
@@ -161,6 +170,12 @@ impl Drop for Rig {
         ] {
             for item in run(&[list, &["--filter", &label]].concat()) {
                 run(&[remove, &[&item]].concat());
+            }
+        }
+        for (hook, chain) in [("FORWARD", "forward"), ("INPUT", "input")] {
+            let chain = format!("{}-{chain}", self.bridge());
+            for words in [&["-D", hook, "-j", &chain][..], &["-F", &chain], &["-X", &chain]] {
+                let _ = Command::new("iptables").args(["-w", "-t", "mangle"]).args(words).output();
             }
         }
     }

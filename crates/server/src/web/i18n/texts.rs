@@ -245,6 +245,8 @@ texts! {
     backends: "Backends", "백엔드";
     database: "Database", "데이터베이스";
     runtime: "Workspaces run as", "실행 환경";
+    container_engine: "Container engine", "컨테이너 엔진";
+    firewall: "Firewall", "방화벽";
     homes: "Homes", "홈 저장소";
     bus: "Messages", "메시지 버스";
     answers: "answers", "응답함";
