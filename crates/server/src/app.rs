@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codehub_adapters::{archive::Archives, bus::Bus, runtime::Instances, store::Store, volumes::Volumes};
-use codehub_domain::{Epoch, UserId};
+use codehub_domain::{Epoch, UserId, Workspace, ttl::Expiry};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -65,6 +65,11 @@ impl App {
             last_check: LastCheck::default(),
             shutdown: CancellationToken::new(),
         }
+    }
+
+    /// What a TTL will do to this workspace, and when: the one countdown that is shown everywhere.
+    pub fn expiry(&self, workspace: &Workspace) -> Option<Expiry> {
+        self.activity.expiry(workspace, &self.config.ttl_policy())
     }
 
     pub fn store(&self) -> &dyn Store {
