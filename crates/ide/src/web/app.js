@@ -77,7 +77,8 @@ document.addEventListener("visibilitychange", watch);
 // --- the connection and the workspace ---------------------------------------
 
 const hands = new Hands(() => {
-  if (socket.send({ t: "active" })) workspace.wasUsed();
+  // A moment later: what moves while a button is being pressed is not pressed.
+  if (socket.send({ t: "active" })) setTimeout(() => workspace.wasUsed(), 500);
 });
 const workspace = new Workspace(({ state, ttlSeconds }) => {
   hands.sleepsAfter(ttlSeconds);

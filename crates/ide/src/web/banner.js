@@ -43,6 +43,8 @@ export class Banner {
     } else if (["starting", "restoring"].includes(state)) this.#show(state, t("waking"));
     else if (["archived", "archiving", "not_started", "broken", "gone"].includes(state)) {
       this.#show(state, t(`is_${state}`), this.#link());
+    } else if (state === "signed_out") {
+      this.#show(state, t("signedOut"), this.#button(t("retry"), () => this.#again(), "retry"));
     } else {
       const often = this.socket.state === "down";
       this.#show(`lost ${often}`, t(often ? "lostOften" : "lost"), this.#button(t("retry"), () => this.#again(), "retry"));

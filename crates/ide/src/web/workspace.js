@@ -26,7 +26,7 @@ export class Workspace {
   #skew = 0;
 
   /// "running", "asleep", "starting", "stopping", "restoring", "archiving", "archived", "broken", "not_started",
-  /// "gone", or "unknown" while nobody says.
+  /// "gone", "signed_out", or "unknown" while nobody says.
   state = "unknown";
   ttlSeconds = 0;
   /// When it will sleep, in ms of the server's clock; only where that is near.
@@ -52,18 +52,21 @@ export class Workspace {
     clearTimeout(this.#retry);
     const stream = new AbortController();
     this.#stream = stream;
+    let signedOut = false;
     try {
       const response = await fetch(`${OWN}events`, { signal: stream.signal, credentials: "same-origin", cache: "no-store" });
       // Without CodeHub in front of it, a page has no news of sleep, and needs none.
       this.#missing = response.status === 404;
+      signedOut = response.status === 401;
       if (response.ok) await this.#read(response.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch { /* no network, or closed by us */ }
     if (this.#stream !== stream) return;
     this.#close();
-    this.state = "unknown";
+    this.state = signedOut ? "signed_out" : "unknown";
     this.stopsAt = null;
     this.changed(this);
-    this.#retry = setTimeout(() => this.listen(), this.#delay);
+    // Asking again helps only after somebody has signed in.
+    if (!signedOut) this.#retry = setTimeout(() => this.listen(), this.#delay);
     this.#delay = Math.min(this.#delay * 2, LONGEST_DELAY);
   }
 
