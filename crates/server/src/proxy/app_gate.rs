@@ -101,7 +101,9 @@ impl Gate for AppGate {
 
     async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError> {
         let app = self.app()?;
-        let Some(workspace) = self.store.workspace_get(id).await.map_err(unreachable)? else { return Ok(None) };
+        let Some(workspace) = self.store.workspace_get(id).await.map_err(unreachable)? else {
+            return Ok(None);
+        };
         let expiry = app.expiry(&workspace).filter(|expiry| expiry.to == Desired::Standby);
         Ok(Some(Sleep {
             now: app.activity.now(),

@@ -11,7 +11,9 @@ use axum::{
 };
 use codehub_adapters::{archive::ListedArchive, store::is_active};
 use codehub_domain::{
-    Operation, UserId, Workspace, WorkspaceId, condition::Condition, event::HistoryEntry,
+    Operation, UserId, Workspace, WorkspaceId,
+    condition::Condition,
+    event::HistoryEntry,
     ttl::{Expiry, TtlPolicy},
     user::User,
 };

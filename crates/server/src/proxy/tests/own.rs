@@ -76,7 +76,7 @@ async fn a_page_hears_how_its_workspace_is_and_that_is_no_activity() {
     let before = rig.activity.cell(workspace()).age(Kind::Http).unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let mut page = Page::open(&rig).await;
-    let first = page.hears("\n\n").await.unwrap() + &page.hears("\"now\":").await.unwrap();
+    let first = page.hears("\n\n").await.unwrap();
     assert!(first.contains("text/event-stream") && first.contains(r#""state":"running""#), "{first}");
     assert!(first.contains(r#""ttl_seconds":600,"stops_at":null"#), "{first}");
     let after = rig.activity.cell(workspace()).age(Kind::Http).unwrap();
@@ -126,9 +126,11 @@ async fn a_short_ttl_is_not_announced_all_the_time() {
 async fn waking_is_asked_for_by_the_workspaces_own_page() {
     let rig = Rig::new().await;
     rig.gate.change(|view| (view.phase, view.desired) = (Phase::Standby, Desired::Standby));
-    for (lines, status) in
-        [(&["Origin: https://evil.example"][..], 403), (&[][..], 403), (&[ORIGIN, "Sec-Purpose: prefetch"], 200)]
-    {
+    for (lines, status) in [
+        (&["Origin: https://evil.example"][..], 403),
+        (&[][..], 403),
+        (&[ORIGIN, "Sec-Purpose: prefetch"], 200),
+    ] {
         let gate = rig.gate.clone();
         let waking = tokio::spawn(async move {
             while gate.wakes.load(SeqCst) == 0 {
@@ -143,7 +145,10 @@ async fn waking_is_asked_for_by_the_workspaces_own_page() {
     }
     assert!(rig.activity.cell(workspace()).age(Kind::Http).is_some(), "somebody is there");
     let cookie = "Cookie: session=stranger-secret";
-    assert_eq!(status_of(&rig.send("POST", "/.codehub/wake", &[cookie, ORIGIN, "Content-Length: 0"]).await), 403);
+    assert_eq!(
+        status_of(&rig.send("POST", "/.codehub/wake", &[cookie, ORIGIN, "Content-Length: 0"]).await),
+        403
+    );
     assert_eq!(status_of(&rig.send("POST", "/.codehub/wake", &[ORIGIN, "Content-Length: 0"]).await), 401);
     assert_eq!(status_of(&rig.get("/.codehub/wake", &[]).await), 405);
     assert_eq!(status_of(&rig.get("/.codehub/other", &[]).await), 404);
