@@ -35,13 +35,8 @@ class Server:
         if admin:
             environment |= {"CODEHUB_ADMIN_USERNAME": ADMIN, "CODEHUB_ADMIN_PASSWORD": PASSWORD}
         environment |= {name: str(value) for name, value in settings.items()}
-        self.process = subprocess.Popen(
-            [BINARY], env=environment, cwd=self.data, text=True, encoding="utf-8",
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        self.output, self._sessions = [], {}
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._environment, self._sessions = environment, {}
+        self._begin()
         pattern = r"(http://\S+/setup\?token=\S+)" if not admin else r"(http://127\.0\.0\.1:[1-9]\d*)"
         found = wait_for(lambda: re.search(pattern, "".join(self.output)) or self._died(), "the server to start")
         self.link = found.group(1)
@@ -49,6 +44,31 @@ class Server:
         wait_for(self._ready, "the server to answer")
         if admin:
             self.api = Api(self.url, ADMIN, PASSWORD)
+
+    def _begin(self):
+        self.process = subprocess.Popen(
+            [BINARY], env=self._environment, cwd=self.data, text=True, encoding="utf-8",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        self.output = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def kill(self):
+        """What a power cut does to the server; its workspaces go on."""
+        self.process.kill()
+        self.process.wait()
+
+    def begin_again(self):
+        """After `kill`: the same data, at the same address."""
+        self._environment["CODEHUB_LISTEN"] = self.url.removeprefix("http://")
+        self._begin()
+        wait_for(self._ready, "the server to answer again")
+
+    def kill_ide(self, id):
+        """What the kernel does when a workspace's memory runs out."""
+        record = json.loads((self.data / "instances" / f"{id}.json").read_text())
+        os.killpg(record["process"]["pid"], signal.SIGKILL)
 
     def session(self, username, password):
         """The cookie of somebody who signed in; once each, for passwords are slow to check."""
@@ -163,6 +183,8 @@ class Wire:
         self.session = server.session
         self._to = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
         self._open, self._whole = set(), True
+        # How many bytes the browser has sent.
+        self.sent = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -178,12 +200,14 @@ class Wire:
                 continue
             far = self._socket.create_connection(self._to)
             self._open |= {near, far}
-            for pair in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=pair, daemon=True).start()
+            for way in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._pump, args=way, daemon=True).start()
 
-    def _pump(self, source, sink):
+    def _pump(self, source, sink, up):
         try:
             while data := source.recv(65536):
+                if up:
+                    self.sent += len(data)
                 sink.sendall(data)
         except OSError:
             pass

@@ -11,7 +11,9 @@ from dashboard import phase, press
 @pytest.fixture(scope="module")
 def server(start):
     """One on which sleep is always near enough to be announced."""
-    return start(TTL_STANDBY_SECONDS=119, LIMITS_MAX_RUNNING_PER_USER=0)
+    return start(
+        TTL_STANDBY_SECONDS=110, COORDINATOR_TTL_INTERVAL="1s", ACTIVITY_FLUSH_INTERVAL="1s", LIMITS_MAX_RUNNING_PER_USER=0,
+    )
 
 
 def visit(page, server, name):

@@ -65,8 +65,8 @@ def test_the_tab_says_that_it_sleeps_and_wakes_it_when_asked(server, tab, worksp
     ide = Ide(page).open(workspace)
     server.api.wait(workspace, "STANDBY")
     banner = page.get_by_test_id("connection-banner")
-    expect(banner).to_contain_text("not running")
-    banner.get_by_role("button").click()
+    expect(banner).to_contain_text("asleep")
+    banner.get_by_role("button", name="Wake").click()
     expect(banner).to_be_hidden()
     ide.ready()
 

@@ -19,9 +19,8 @@ pub struct TtlPolicy {
 /// What a TTL will do, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
-    /// What people are told.
-    pub at: Timestamp,
-    /// When the TTL runner may act: `at`, plus the activity it may not have seen.
+    /// When the TTL runner acts, and so what people are told: the end of the TTL, plus the activity it may
+    /// not have seen.
     pub acts_at: Timestamp,
     pub to: Desired,
 }
@@ -58,8 +57,8 @@ pub fn expiry(workspace: &Workspace, policy: &TtlPolicy) -> Option<Expiry> {
     if ttl == 0 {
         return None;
     }
-    let at = saturating_add(from, Duration::from_secs(ttl.into()));
-    Some(Expiry { at, acts_at: saturating_add(at, grace), to })
+    let ends = saturating_add(from, Duration::from_secs(ttl.into()));
+    Some(Expiry { acts_at: saturating_add(ends, grace), to })
 }
 
 /// Whether the TTL runner may act on it now.

@@ -15,6 +15,7 @@
 //! | `size` | `id rows cols` | my view has this size; the last one to say so wins |
 //! | `lines` | `id from to` | send lines that scrolled away, by number |
 //! | `close` | `id` | end the terminal |
+//! | `active` | | somebody types, clicks or scrolls in the page; said every 20 s at most, so that it counts as activity |
 //! | `probe` | | are you there? asked only when something was sent and nothing came back |
 //! | `watch` | `dirs: [{dir, files, list}]` | tell me when these change; replaces the last one |
 //!
@@ -26,7 +27,7 @@
 //! | `opened` | `id` | the answer to `open` |
 //! | `screen` | `id full rows cols lines cur modes first base epoch title bells exit` | what changed since the last one; `lines` maps row numbers to rows as described in `terminal::encode` |
 //! | `lines` | `id epoch from lines` | the answer to `lines` |
-//! | `here` | | the answer to `probe` |
+//! | `here` | | the answer to `probe` and to `active` |
 //! | `fs` | `dirs files` | these encoded paths changed on disk |
 //! | `error` | `message`, perhaps `id` | a request could not be done |
 //!
@@ -76,6 +77,7 @@ pub(crate) enum FromPage {
     Close {
         id: u32,
     },
+    Active,
     Probe,
     Watch {
         dirs: Vec<Wanted>,

@@ -166,7 +166,8 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
             terminals.close(id);
             None
         }
-        FromPage::Probe => Some(protocol::here()),
+        // Saying it is what counts: whoever passes it on has seen it. The answer shows that it got through.
+        FromPage::Active | FromPage::Probe => Some(protocol::here()),
         FromPage::Watch { dirs } => {
             if let Some(watcher) = page.shared.watcher.clone() {
                 let inbox = page.inbox.clone();

@@ -63,6 +63,9 @@ pub struct View {
     pub ide: ProxyIde,
     /// The workspace's own; `None` is the deployment's.
     pub activity_mode: Option<ActivityMode>,
+    /// What moves the moment it sleeps, besides activity: whoever waits for that hears of a change.
+    pub standby_ttl_seconds: Option<u32>,
+    pub held_until: Option<Timestamp>,
 }
 
 impl View {
@@ -81,6 +84,8 @@ impl View {
             progress: status.progress,
             ide,
             activity_mode: workspace.activity_mode,
+            standby_ttl_seconds: workspace.standby_ttl_seconds,
+            held_until: workspace.held_until,
         }
     }
 
@@ -104,6 +109,17 @@ pub enum Woken {
     Limit(LimitHit),
 }
 
+/// When a workspace will sleep, as is known now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sleep {
+    /// By the same clock as `stops_at`.
+    pub now: Timestamp,
+    /// `None`: not by itself, as things are.
+    pub stops_at: Option<Timestamp>,
+    /// How long without activity it stays awake; 0 is for ever.
+    pub ttl_seconds: u32,
+}
+
 /// Size and time of an archive, for the page that offers to restore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArchiveFacts {
@@ -124,6 +140,10 @@ pub trait Gate: Send + Sync + 'static {
     async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError>;
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
+    /// `None`: there is no such workspace.
+    async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError>;
+    /// Keeps it awake for a while whatever happens in it. `Err` in the inner result says why not.
+    async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
     /// `None` where it is not known; never worth failing a page for.

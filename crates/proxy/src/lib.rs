@@ -3,7 +3,7 @@
 //!
 //! A request goes through named phases, a file each: [`route`] (which workspace) → [`authorize`] (who
 //! asks, may they) → [`resolve`] (what its phase allows) → [`wake`] (only for a person) → [`forward`]
-//! or [`upgrade`]. [`headers`], [`cookies`] and [`location`] keep both sides clean, [`pages`] is what
+//! or [`upgrade`]. [`own`] answers what is below `/w/{id}/.codehub/`, [`headers`], [`cookies`] and [`location`] keep both sides clean, [`pages`] is what
 //! people see when the workspace itself cannot answer.
 //!
 //! On the hot path nobody is asked: callers and routes are cached for seconds and forgotten at once
@@ -44,6 +44,7 @@ pub mod lane;
 mod location;
 mod metrics;
 mod outbound;
+mod own;
 mod pages;
 mod pool;
 pub mod rarely;
@@ -262,6 +263,10 @@ impl Proxy {
             let host = headers::effective_host(headers, context.trusted, context.host.as_ref());
             let public = &self.settings.public_authority;
             authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
+        }
+
+        if let Some(call) = own::Call::of(self, context, request, identified)? {
+            return Ok(Box::pin(own::answer(self, &entry, call, identified)).await?);
         }
 
         let view = match resolve::decide(&view, context.visit) {

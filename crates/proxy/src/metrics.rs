@@ -11,6 +11,8 @@ use super::error::ProxyError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Proxied,
+    /// By ourselves, below `.codehub/`.
+    Own,
     Upgraded,
     Redirected,
     Refused,
@@ -24,8 +26,9 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::Proxied, "proxied"),
+        (Self::Own, "own"),
         (Self::Upgraded, "upgraded"),
         (Self::Redirected, "redirected"),
         (Self::Refused, "refused"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codehub_domain::{Epoch, UserId};
+use codehub_domain::{Epoch, UserId, Workspace, ttl::Expiry};
 use codehub_store::{Store, bus::Bus};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,11 @@ impl App {
             access_changed: broadcast::Sender::new(64),
             shutdown: CancellationToken::new(),
         }
+    }
+
+    /// What a TTL will do to this workspace, and when: the one countdown that is shown everywhere.
+    pub fn expiry(&self, workspace: &Workspace) -> Option<Expiry> {
+        self.activity.expiry(workspace, &self.config.ttl_policy())
     }
 
     pub fn store(&self) -> &dyn Store {

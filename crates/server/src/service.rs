@@ -5,7 +5,7 @@
 pub mod archives;
 
 use codehub_domain::{
-    Desired, HoldId, Operation, Workspace, WorkspaceId,
+    Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,
     activity::Hold,
     desired::Refusal,
     event::Actor,
@@ -200,10 +200,10 @@ pub fn longest_hold(app: &App) -> u32 {
     u32::try_from(app.config.activity.max_hold.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// Keeps a workspace awake for that long: the owner only, and only one that is meant to run.
+/// Keeps a workspace awake for that long: the owner only, and only one that is meant to run and can.
 ///
 /// # Errors
-/// Somebody else's, gone, or not meant to run.
+/// Somebody else's, gone, not meant to run, or in ERROR.
 pub async fn hold(
     app: &App,
     user: &User,
@@ -212,6 +212,9 @@ pub async fn hold(
     reason: &str,
 ) -> Result<Hold, Denied> {
     let workspace = find(app, user, id, Access::Own).await?;
+    if workspace.status.phase == Phase::Error {
+        return Err(Denied::NeedsRecovery);
+    }
     if workspace.desired != Desired::Running {
         return Err(Denied::NotRunning);
     }

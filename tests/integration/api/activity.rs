@@ -20,6 +20,8 @@ async fn a_lease_is_taken_listed_and_given_back() {
     assert_eq!(held["activity"]["active_because"]["text"], "kept awake: a long build");
     assert!(held["stops_at"].as_str() > before["stops_at"].as_str(), "{held}");
     assert_eq!(held["activity"]["sleeps_at"], held["stops_at"]);
+    let listed = app.get(&ann, "/workspaces").await.is(200);
+    assert_eq!(listed["items"][0]["stops_at"], held["stops_at"]);
     let listed = app.get(&ann, &path).await.is(200);
     assert_eq!((&listed["items"][0], &listed["total"]), (&lease, &json!(1)));
 

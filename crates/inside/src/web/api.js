@@ -22,7 +22,7 @@ async function request(method, url, options = {}) {
   throw await failure(response.status, () => response.json());
 }
 
-async function failure(status, json) {
+export async function failure(status, json) {
   try {
     const { error } = await json();
     return new ApiError(status, error.code, error.message);

@@ -1,8 +1,10 @@
 // Puts the parts together: who tells whom what, and the keys that work anywhere.
 
 import * as api from "./api.js";
-import { $, dress, h, isMac, narrow } from "./dom.js";
+import { Banner } from "./banner.js";
+import { $, dress, isMac, narrow } from "./dom.js";
 import { Editor } from "./editor.js";
+import { Hands } from "./hands.js";
 import { language, t } from "./i18n.js";
 import { Layout } from "./layout.js";
 import { Socket } from "./socket.js";
@@ -10,6 +12,7 @@ import { Terminals } from "./terminals.js";
 import { Tree } from "./tree.js";
 import { TreeActions } from "./tree-actions.js";
 import { Uploads } from "./upload.js";
+import { Workspace } from "./workspace.js";
 
 document.documentElement.lang = language;
 dress(document.body);
@@ -71,7 +74,19 @@ socket.on("fs", ({ dirs, files }) => {
 });
 document.addEventListener("visibilitychange", watch);
 
-// --- the connection --------------------------------------------------------
+// --- the connection and the workspace ---------------------------------------
+
+const hands = new Hands(() => {
+  // A moment later: what moves while a button is being pressed is not pressed.
+  if (socket.send({ t: "active" })) setTimeout(() => workspace.wasUsed(), 500);
+});
+const workspace = new Workspace(({ state, ttlSeconds }) => {
+  hands.sleepsAfter(ttlSeconds);
+  // Woken elsewhere, or restarted: connect again in place.
+  if (state === "running") socket.poke();
+  banner.refresh();
+});
+const banner = new Banner(socket, workspace, () => editor.unsaved());
 
 socket.on("state", (state) => {
   $("connection").textContent = t({ open: "connected", connecting: "connecting" }[state] ?? "disconnected");
@@ -79,32 +94,10 @@ socket.on("state", (state) => {
   if (state === "open") {
     watching = "";
     watch();
-    hideBanner();
-  } else if (state !== "connecting") {
-    explainLoss();
+    editor.connected();
   }
+  banner.refresh();
 });
-
-/// Says what happened: the workspace went to sleep (asking does not wake it), or the network is gone.
-async function explainLoss() {
-  if ($("banner").hidden) showBanner(t("lost"), t("retry"), () => socket.poke());
-  let asleep = false;
-  try {
-    asleep = (await fetch("healthz", { cache: "no-store" })).status === 503;
-  } catch { /* no network at all */ }
-  if (socket.state === "open") return;
-  if (asleep) showBanner(t("asleep"), t("reloadPage"), () => location.reload());
-  else showBanner(t(socket.state === "down" ? "lostOften" : "lost"), t("retry"), () => socket.poke());
-}
-
-function showBanner(text, label, action) {
-  $("banner").replaceChildren(h("span", {}, text), h("button", { type: "button", class: "button small", onclick: action }, label));
-  $("banner").hidden = false;
-}
-
-function hideBanner() {
-  $("banner").hidden = true;
-}
 
 // --- keys ------------------------------------------------------------------
 
@@ -137,6 +130,7 @@ api.info().then(({ name, dashboard }) => {
   if (dashboard) {
     $("brand").href = dashboard;
     $("brand").title = t("dashboard");
+    banner.dashboard = dashboard;
   }
 }, () => { /* a name is not worth a complaint */ });
 await tree.reload("");

@@ -1,7 +1,9 @@
-// One open file: its text, the version it was loaded at, and what to do when
-// the file on disk and the text here part ways.
+// One open file: its text, the version it was loaded at, the draft that keeps
+// what is not saved, and what to do when the file on disk and the text here
+// part ways.
 
 import * as api from "./api.js";
+import { comparison } from "./compare.js";
 import { toast } from "./dialog.js";
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
@@ -14,11 +16,19 @@ const IMAGE = /\.(?:png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 const COLOUR_LIMIT = 512 * 1024;
 /// How long a file may be missing before it counts as deleted, in ms.
 const SETTLE = 400;
+/// How long after a key a draft is written, in ms; large texts take longer to write.
+const draftDelay = (text) => 200 + text.length / 2000;
 
 export class Document {
-  /// `on` has changed(doc) and moved(doc).
-  constructor(path, on) {
+  #draftTimer = 0;
+
+  /// `on` has changed(doc), moved(doc) and typed(doc); `drafts` keeps what is not saved.
+  constructor(path, on, drafts) {
     this.on = on;
+    this.drafts = drafts;
+    /// "none", "pending", "kept", or why what is not saved is in this page only (see NotKept).
+    this.draft = "none";
+    this.conflicted = false;
     this.dirty = false;
     this.version = null;
     this.eol = "\n";
@@ -26,11 +36,17 @@ export class Document {
     this.surface = null;
     this.notice = h("div", { class: "notice-slot" });
     this.body = h("div", { class: "document-body" }, h("p", { class: "quiet" }, t("loading")));
-    this.element = h("div", { class: "document", role: "tabpanel" }, this.notice, this.body);
+    this.compared = h("div", { class: "compare-slot", hidden: true });
+    this.element = h("div", { class: "document", role: "tabpanel" }, this.notice, this.compared, this.body);
     this.setPath(path);
   }
 
   setPath(path) {
+    if (this.path && this.path !== path && this.draft !== "none") {
+      this.drafts.drop(this.path);
+      this.path = path;
+      this.keepDraft();
+    }
     this.path = path;
     this.name = api.shown(api.base(path));
     this.language = languageOf(this.name);
@@ -40,43 +56,77 @@ export class Document {
 
   async load() {
     if (IMAGE.test(this.name)) return this.#showImage();
-    try {
-      const { text, version } = await api.read(this.path);
-      this.#accept(text, version);
-    } catch (error) {
-      this.#showProblem(error);
+    const taken = this.drafts.take(this.path);
+    const read = await api.read(this.path).catch((error) => ({ error }));
+    const draft = await taken;
+    if (!read.error) {
+      this.#accept(read.text, read.version);
+      if (draft) this.#restore(draft, read.version);
+    } else if (draft) this.#restoreWithoutFile(draft, read.error);
+    else this.#showProblem(read.error);
+  }
+
+  /// What was typed before the page, the browser or the workspace ended.
+  #restore(draft, version) {
+    if (draft.text === this.savedText) {
+      this.drafts.drop(this.path);
+      return;
     }
+    this.version = draft.version;
+    this.surface.value = draft.text;
+    this.draft = "kept";
+    this.#setDirty(true);
+    if (draft.version === version) toast(t("draftRestored", { name: this.name }));
+    else this.#conflict();
+  }
+
+  /// The file is gone, or cannot be read now; what was typed is here all the same.
+  #restoreWithoutFile(draft, error) {
+    this.#accept("", error.code === "NOT_FOUND" ? null : draft.version);
+    this.eol = draft.eol;
+    this.savedText = null;
+    this.surface.value = draft.text;
+    this.draft = "kept";
+    this.#setDirty(true);
+    if (error.code === "NOT_FOUND") this.#notice(t("deletedOnDisk"), { deleted: true });
+    else toast(errorText(error), true);
   }
 
   focus() {
     this.surface?.focus();
   }
 
-  /// Saves. `force` overwrites whatever is on disk.
-  async save(force = false) {
+  /// Saves over the version that was loaded, or over `over`: { version }, or {} for whatever is on disk. `quiet`
+  /// leaves out what a banner says anyway.
+  async save({ over = null, quiet = false } = {}) {
     if (!this.surface || this.saving) return this.saving;
-    this.saving = this.#save(force).finally(() => (this.saving = null));
+    this.saving = this.#save(over, quiet).finally(() => (this.saving = null));
     return this.saving;
   }
 
-  async #save(force) {
+  async #save(over, quiet) {
     const text = this.surface.value;
-    const condition = force ? {} : this.version ? { version: this.version } : { create: true };
+    const condition = over ?? (this.version ? { version: this.version } : { create: true });
     try {
       const { version } = await api.save(this.path, this.#outgoing(text), condition);
-      this.version = version;
-      this.savedText = text;
-      this.#setDirty(this.surface.value !== text);
-      this.notice.replaceChildren();
+      this.#saved(text, version);
       return true;
     } catch (error) {
-      if (error.code === "CHANGED_ON_DISK" || error.code === "EXISTS") this.#conflict(t("changedOnDisk"));
-      else if (error.code === "DELETED_ON_DISK") {
+      if (error.code === "CHANGED_ON_DISK" || error.code === "EXISTS") return this.#conflict();
+      if (error.code === "DELETED_ON_DISK") {
         this.version = null;
-        this.#conflict(t("deletedOnDisk"), true);
-      } else toast(errorText(error), true);
+        this.#notice(t("deletedOnDisk"), { deleted: true });
+      } else if (!quiet) toast(errorText(error), true);
       return false;
     }
+  }
+
+  /// This text is on disk now, as this version.
+  #saved(text, version) {
+    this.version = version;
+    this.savedText = text;
+    this.#clearNotice();
+    this.#typed();
   }
 
   /// Looks whether the file on disk is still the one that was loaded.
@@ -91,10 +141,11 @@ export class Document {
     if (version === undefined || this.saving || version === this.version) return;
     if (version === null) {
       this.version = null;
-      this.#setDirty(true);
-      this.#conflict(t("deletedOnDisk"), true);
+      this.savedText = null;
+      this.#typed();
+      this.#notice(t("deletedOnDisk"), { deleted: true });
     } else if (this.dirty) {
-      this.#conflict(t("changedOnDisk"));
+      if (!this.conflicted) this.#notice(t("changedOnDisk"));
     } else {
       await this.reload();
       toast(t("reloaded", { name: this.name }));
@@ -110,9 +161,55 @@ export class Document {
     }
   }
 
+  /// Takes what is on disk, instead of what is here.
   async reload() {
-    this.notice.replaceChildren();
-    await this.load();
+    try {
+      const { text, version } = await api.read(this.path);
+      this.#clearNotice();
+      this.#accept(text, version);
+    } catch (error) {
+      toast(errorText(error), true);
+    }
+  }
+
+  /// What is not saved is not wanted.
+  discard() {
+    clearTimeout(this.#draftTimer);
+    this.draft = "none";
+    return this.drafts.drop(this.path);
+  }
+
+  /// Writes the draft now.
+  async keepDraft() {
+    clearTimeout(this.#draftTimer);
+    this.#draftTimer = 0;
+    if (!this.surface || !this.dirty) return;
+    const text = this.surface.value;
+    const { path, version, eol } = this;
+    let outcome = "kept";
+    try {
+      await this.drafts.keep(path, { text, version, eol });
+    } catch ({ reason }) {
+      outcome = reason;
+    }
+    // More was typed meanwhile, or it was saved: then this says nothing about what is here now.
+    if (!this.dirty || path !== this.path || text !== this.surface.value) return;
+    if (outcome !== "kept" && outcome !== this.draft) toast(t(`draft_${outcome}`, { name: this.name }), true);
+    this.draft = outcome;
+    this.on.changed(this);
+  }
+
+  #typed() {
+    const dirty = this.surface.value !== this.savedText;
+    const before = this.draft;
+    if (dirty) {
+      if (this.draft === "none" || this.draft === "kept") this.draft = "pending";
+      // Counted from the first key, so that long typing is kept on the way.
+      if (!this.#draftTimer) this.#draftTimer = setTimeout(() => this.keepDraft(), draftDelay(this.surface.value));
+    } else if (this.draft !== "none") this.discard();
+    if (this.dirty !== dirty) this.#setDirty(dirty);
+    else if (this.draft !== before) this.on.changed(this);
+    if (dirty) this.on.typed(this);
   }
 
   #accept(text, version) {
@@ -125,12 +222,13 @@ export class Document {
     this.coloured = text.length <= COLOUR_LIMIT;
     if (!this.surface) {
       this.surface = new Surface(this.name, this.#rules(), {
-        input: () => this.#setDirty(this.surface.value !== this.savedText),
+        input: () => this.#typed(),
         move: () => this.on.moved(this),
       });
       this.body.replaceChildren(this.surface.element);
     }
     this.surface.value = this.savedText;
+    if (this.draft !== "none") this.discard();
     this.#setDirty(false);
     this.on.changed(this);
   }
@@ -149,18 +247,52 @@ export class Document {
     this.on.changed(this);
   }
 
-  #conflict(message, deleted = false) {
+  /// The file on disk is not the one this text is based on: shows both and lets the person choose. True when it
+  /// turns out that they are the same.
+  async #conflict() {
+    let disk;
+    try {
+      disk = await api.read(this.path);
+    } catch (error) {
+      this.#notice(error.code === "NOT_FOUND" ? t("deletedOnDisk") : t("changedOnDisk"), { deleted: error.code === "NOT_FOUND" });
+      return false;
+    }
+    const text = disk.text.replaceAll("\r\n", "\n").replaceAll("\r", "\n");
+    if (text === this.surface.value) {
+      this.#saved(text, disk.version);
+      return true;
+    }
+    this.#notice(t("changedOnDisk"), { version: disk.version });
+    this.compared.replaceChildren(comparison(text, this.surface.value));
+    this.compared.hidden = false;
+    this.body.hidden = true;
+    return false;
+  }
+
+  /// `version` is the one on disk that is shown: only that is written over.
+  #notice(message, { deleted = false, version = null } = {}) {
+    this.#clearNotice();
+    this.conflicted = true;
     const button = (label, action, testid) => h("button", { type: "button", class: "button small", "data-testid": testid, onclick: action }, label);
     const keep = () => {
-      this.notice.replaceChildren();
+      this.#clearNotice();
       this.focus();
     };
     this.notice.replaceChildren(h("div", { class: "notice", role: "alert", "data-testid": "disk-notice" },
       icon("warning"), h("span", {}, message),
       h("span", { class: "notice-buttons" },
-        deleted ? null : button(t("reload"), () => this.reload(), "notice-reload"),
-        button(deleted ? t("save") : t("overwrite"), () => this.save(true), "notice-overwrite"),
+        deleted || version ? null : button(t("compare"), () => this.#conflict(), "notice-compare"),
+        deleted ? null : button(t("useDisk"), () => this.reload(), "notice-reload"),
+        button(deleted ? t("save") : t("useYours"), () => this.save({ over: version ? { version } : {} }), "notice-overwrite"),
         button(t("keepEditing"), keep, "notice-keep"))));
+  }
+
+  #clearNotice() {
+    this.conflicted = false;
+    this.notice.replaceChildren();
+    this.compared.replaceChildren();
+    this.compared.hidden = true;
+    this.body.hidden = false;
   }
 
   #showProblem(error) {

@@ -55,8 +55,7 @@ export function arrowKeys(container, selector, onmove) {
 }
 
 /// Remembers small things between visits; works without storage too.
-const prefix = `codehub-ide:${location.pathname}:`;
-export const memory = {
+const remembering = (prefix) => ({
   get(key, fallback) {
     try {
       return JSON.parse(localStorage.getItem(prefix + key)) ?? fallback;
@@ -69,7 +68,11 @@ export const memory = {
       localStorage.setItem(prefix + key, JSON.stringify(value));
     } catch { /* storage is off or full: nothing is lost but comfort */ }
   },
-};
+});
+/// Of this workspace.
+export const memory = remembering(`codehub-ide:${location.pathname}:`);
+/// Of this person, in every workspace.
+export const preference = remembering("codehub-ide:");
 
 export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
 export const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,15 +1,21 @@
 // The open files: tabs, saving, closing, and what the status line says.
 
 import * as api from "./api.js";
-import { choose } from "./dialog.js";
+import { choose, toast } from "./dialog.js";
 import { Document } from "./document.js";
-import { $, arrowKeys, h, isMac, memory } from "./dom.js";
+import { Drafts } from "./drafts.js";
+import { $, arrowKeys, h, isMac, memory, preference } from "./dom.js";
 import { FindBar } from "./find.js";
 import { icon } from "./icons.js";
 import { t } from "./i18n.js";
 
+/// How long after the last key a file is saved by itself, in ms.
+const AUTO_SAVE_AFTER = 1000;
+
 export class Editor {
   #tabs = new Map();
+  #autoSaves = new Map();
+  #drafts = new Drafts();
 
   /// `on` has watch() and shown(path).
   constructor(on) {
@@ -25,9 +31,27 @@ export class Editor {
     arrowKeys($("tabs"), '[role="tab"]', (tab) => this.activate(this.byPath(tab.dataset.path)));
     $("save-button").addEventListener("click", () => this.save());
     $("find-button").addEventListener("click", () => this.find.open());
-    addEventListener("beforeunload", (event) => {
-      if (this.documents().some((doc) => doc.dirty)) event.preventDefault();
+    const autoSave = () => {
+      $("auto-save").setAttribute("aria-pressed", String(preference.get("auto-save", false)));
+      this.#autoSaveAll();
+    };
+    $("auto-save").addEventListener("click", () => {
+      preference.set("auto-save", !preference.get("auto-save", false));
+      toast(t(preference.get("auto-save", false) ? "autoSaveOn" : "autoSaveOff"));
+      autoSave();
     });
+    // Another tab of the same person.
+    addEventListener("storage", autoSave);
+    autoSave();
+    // What is kept is there when the page comes back, so nothing has to be asked.
+    addEventListener("beforeunload", (event) => {
+      if (this.documents().some((doc) => doc.dirty && doc.draft !== "kept")) event.preventDefault();
+    });
+    const keepAll = () => {
+      for (const doc of this.documents()) if (doc.draft === "pending") doc.keepDraft();
+    };
+    addEventListener("pagehide", keepAll);
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && keepAll());
     this.#show();
   }
 
@@ -44,11 +68,12 @@ export class Editor {
     return this.documents().find((doc) => doc.path === path);
   }
 
-  /// Opens the files that were open last time.
+  /// Opens the files that were open last time, and those with something unsaved.
   async restore() {
     const { paths = [], active } = this.remembered;
-    const known = await Promise.all(paths.map((path) => api.stat(path).then(() => path, () => null)));
-    for (const path of known.filter(Boolean)) this.open(path, false);
+    const drafts = await this.#drafts.paths();
+    const known = await Promise.all(paths.map((path) => drafts.includes(path) || api.stat(path).then(() => true, () => false)));
+    for (const path of new Set([...paths.filter((_, n) => known[n]), ...drafts])) this.open(path, false);
     const doc = this.byPath(active) ?? this.documents()[0];
     if (doc && !this.active) this.activate(doc, false);
   }
@@ -56,7 +81,8 @@ export class Editor {
   async open(path, focus = true) {
     let doc = this.byPath(path);
     if (!doc) {
-      doc = new Document(path, { changed: (doc) => this.#refresh(doc), moved: () => this.#status() });
+      const on = { changed: (doc) => this.#refresh(doc), moved: () => this.#status(), typed: (doc) => this.#autoSave(doc) };
+      doc = new Document(path, on, this.#drafts);
       this.#tabs.set(doc, this.#makeTab(doc));
       $("tabs").append(this.#tabs.get(doc));
       $("editor-host").insertBefore(doc.element, this.find.element);
@@ -95,12 +121,36 @@ export class Editor {
     }
   }
 
+  /// Whether something is not saved.
+  unsaved() {
+    return this.documents().some((doc) => doc.dirty);
+  }
+
+  /// The workspace can be reached again: what waited to be saved by itself is saved.
+  connected() {
+    this.#autoSaveAll();
+  }
+
+  #autoSaveAll() {
+    for (const doc of this.documents()) if (doc.dirty) this.#autoSave(doc);
+  }
+
+  #autoSave(doc) {
+    clearTimeout(this.#autoSaves.get(doc));
+    if (!preference.get("auto-save", false)) return;
+    this.#autoSaves.set(doc, setTimeout(() => {
+      // A conflict is the person's to decide, and a closed file's draft was, too.
+      if (doc.dirty && !doc.conflicted && this.#tabs.has(doc)) doc.save({ quiet: true });
+    }, AUTO_SAVE_AFTER));
+  }
+
   async close(doc) {
     if (doc.dirty) {
       const answer = await choose(t("unsavedTitle", { name: doc.name }), t("unsavedText"),
         [["cancel", t("cancel")], ["discard", t("discard")], ["save", t("save"), "primary"]]);
       if (answer === null || answer === "cancel") return;
       if (answer === "save" && !(await doc.save())) return;
+      if (answer === "discard") doc.discard();
     }
     this.#drop(doc);
   }
@@ -175,6 +225,7 @@ export class Editor {
     $("tabs").hidden = this.#tabs.size === 0;
     $("save-button").hidden = !doc?.surface;
     $("find-button").hidden = !doc?.surface;
+    $("auto-save").hidden = !doc?.surface;
     $("save-button").disabled = !doc?.dirty;
     $("open-path").textContent = doc ? api.shown(doc.path) : "";
     document.title = doc ? `${doc.dirty ? "● " : ""}${doc.name} — ${this.workspace}` : this.workspace;
@@ -187,5 +238,9 @@ export class Editor {
     $("status-position").textContent = doc?.surface ? t("position", doc.surface.position()) : "";
     $("status-format").textContent = doc?.surface ? `UTF-8 ${doc.eol === "\n" ? "LF" : "CRLF"}` : "";
     $("status-language").textContent = doc?.surface ? doc.language.name : "";
+    const draft = doc?.dirty ? doc.draft : "none";
+    const failed = ["full", "quota", "unavailable"].includes(draft);
+    $("status-draft").dataset.state = draft;
+    $("status-draft").textContent = draft === "kept" ? t("draftKept") : failed ? t("draftNotKept") : "";
   }
 }

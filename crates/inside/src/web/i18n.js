@@ -66,8 +66,6 @@ const WORDS = {
   noFolders: ["Folders cannot be dropped; upload their files.", "폴더는 올릴 수 없습니다. 파일을 올려 주세요."],
   changedOnDisk: ["This file changed on disk.", "이 파일이 디스크에서 변경되었습니다."],
   deletedOnDisk: ["This file was deleted on disk. Saving creates it again.", "이 파일이 디스크에서 삭제되었습니다. 저장하면 다시 만들어집니다."],
-  reload: ["Reload", "다시 불러오기"],
-  overwrite: ["Overwrite", "덮어쓰기"],
   keepEditing: ["Keep editing", "계속 편집"],
   reloaded: ["Reloaded “{name}”, which changed on disk", "디스크에서 변경된 “{name}”을(를) 다시 불러왔습니다"],
   unsaved: ["unsaved changes", "저장되지 않음"],
@@ -81,9 +79,42 @@ const WORDS = {
   disconnected: ["Disconnected", "연결 끊김"],
   lost: ["The connection was lost. Trying again…", "연결이 끊겼습니다. 다시 연결하는 중…"],
   lostOften: ["There is no connection to the workspace.", "워크스페이스에 연결할 수 없습니다."],
-  asleep: ["The workspace is not running. Reloading the page wakes it.", "워크스페이스가 실행 중이 아닙니다. 페이지를 다시 불러오면 깨어납니다."],
+  asleep: ["The workspace is asleep.", "워크스페이스가 대기 상태입니다."],
+  stopping: ["The workspace is going to sleep.", "워크스페이스가 대기 상태로 전환되는 중입니다."],
+  draftsKept: ["Your unsaved changes are kept in this browser.", "저장하지 않은 변경 내용은 이 브라우저에 보관되어 있습니다."],
+  wake: ["Wake", "깨우기"],
+  waking: ["Waking the workspace…", "워크스페이스를 깨우는 중…"],
+  wakeSlow: ["The workspace did not wake in time.", "워크스페이스가 제때 깨어나지 않았습니다."],
+  is_archived: ["The workspace is archived. Restore it from the dashboard.", "워크스페이스가 보관되었습니다. 대시보드에서 복원하세요."],
+  is_archiving: ["The workspace is being archived. Restore it from the dashboard when that is done.", "워크스페이스를 보관하는 중입니다. 끝나면 대시보드에서 복원하세요."],
+  is_not_started: ["The workspace has not been started. Start it from the dashboard.", "워크스페이스가 시작되지 않았습니다. 대시보드에서 시작하세요."],
+  is_broken: ["The workspace has a problem. The dashboard shows how to continue.", "워크스페이스에 문제가 있습니다. 대시보드에서 해결 방법을 확인하세요."],
+  is_gone: ["The workspace no longer exists.", "워크스페이스가 더 이상 존재하지 않습니다."],
+  signedOut: ["You are signed out. Sign in again in another tab, then try again.", "로그아웃되었습니다. 다른 탭에서 로그인한 뒤 다시 시도하세요."],
+  openDashboard: ["Open dashboard", "대시보드 열기"],
+  sleepsSoon: ["The workspace goes to sleep {when}. Running programs will stop; files are kept.", "워크스페이스가 {when} 대기 상태로 전환됩니다. 실행 중인 프로그램은 종료되고 파일은 유지됩니다."],
+  keepAwake: ["Keep awake for 1 hour", "1시간 연장"],
+  keptAwake: ["The workspace stays awake for 1 hour", "워크스페이스가 1시간 동안 유지됩니다"],
   retry: ["Try again", "다시 시도"],
-  reloadPage: ["Reload page", "페이지 다시 불러오기"],
+  draftKept: ["Unsaved, kept in this browser", "저장 안 됨, 이 브라우저에 보관됨"],
+  draftNotKept: ["Unsaved, in this tab only", "저장 안 됨, 이 탭에만 있음"],
+  draftRestored: ["Restored unsaved changes to “{name}”", "“{name}”의 저장되지 않은 변경 내용을 복원했습니다"],
+  draft_full: ["Changes to “{name}” are in this tab only: this browser already keeps the most unsaved changes it may. Save some files.",
+    "“{name}”의 변경 내용은 이 탭에만 있습니다. 이 브라우저에 보관할 수 있는 한도에 도달했습니다. 파일을 저장하세요."],
+  draft_quota: ["Changes to “{name}” are in this tab only: this browser has no storage left. Save the file.",
+    "“{name}”의 변경 내용은 이 탭에만 있습니다. 브라우저 저장 공간이 부족합니다. 파일을 저장하세요."],
+  draft_unavailable: ["Changes to “{name}” are in this tab only: this browser does not allow storage. Save the file.",
+    "“{name}”의 변경 내용은 이 탭에만 있습니다. 브라우저가 저장소를 허용하지 않습니다. 파일을 저장하세요."],
+  autoSave: ["Auto-save", "자동 저장"],
+  autoSaveLabel: ["Auto-save: save every file a second after the last change", "자동 저장: 마지막 변경 1초 후 파일을 저장합니다"],
+  autoSaveOn: ["Auto-save is on", "자동 저장을 켰습니다"],
+  autoSaveOff: ["Auto-save is off", "자동 저장을 껐습니다"],
+  compare: ["Compare", "비교"],
+  useDisk: ["Use version on disk", "디스크 버전 사용"],
+  useYours: ["Overwrite with yours", "내 버전으로 덮어쓰기"],
+  versionOnDisk: ["On disk", "디스크"],
+  versionYours: ["Yours, unsaved", "내 버전 (저장 안 됨)"],
+  unchangedLines: ["Unchanged lines: {count}", "변경 없는 줄: {count}"],
   exited: ["The shell ended (code {code}).", "셸이 종료되었습니다 (코드 {code})."],
   exitedSignal: ["The shell was ended by a signal ({signal}).", "셸이 신호로 종료되었습니다 ({signal})."],
   terminalInput: ["Terminal {name}, type here", "터미널 {name} 입력"],
@@ -92,6 +123,17 @@ const WORDS = {
   dashboard: ["Back to the dashboard", "대시보드로 돌아가기"],
   network: ["the server did not answer", "서버가 응답하지 않습니다"],
   image: ["Preview of {name}", "{name} 미리 보기"],
+};
+
+/// What the proxy says, in the words of this page.
+const ERRORS = {
+  WORKSPACE_STANDBY: ["Not possible while the workspace is asleep. Wake it first.", "워크스페이스가 대기 상태라서 할 수 없습니다. 먼저 깨우세요."],
+  UPSTREAM_UNAVAILABLE: ["The workspace does not answer. Try again in a moment.", "워크스페이스가 응답하지 않습니다. 잠시 후 다시 시도하세요."],
+  ARCHIVED: ["The workspace is archived. Restore it from the dashboard.", "워크스페이스가 보관되었습니다. 대시보드에서 복원하세요."],
+  NOT_STARTED: ["The workspace has not been started. Start it from the dashboard.", "워크스페이스가 시작되지 않았습니다. 대시보드에서 시작하세요."],
+  BROKEN: ["The workspace has a problem. The dashboard shows how to continue.", "워크스페이스에 문제가 있습니다. 대시보드에서 해결 방법을 확인하세요."],
+  LIMIT_REACHED: ["Too many workspaces are running. Stop one from the dashboard, then try again.", "실행 중인 워크스페이스가 너무 많습니다. 대시보드에서 하나를 중지한 뒤 다시 시도하세요."],
+  UNAUTHORIZED: ["You are signed out. Sign in again in another tab, then try again.", "로그아웃되었습니다. 다른 탭에서 로그인한 뒤 다시 시도하세요."],
 };
 
 const ERRORS_KO = {
@@ -119,5 +161,5 @@ export function t(key, values = {}) {
 
 /// The server's sentence, or ours in Korean where there is one.
 export function errorText(error) {
-  return (column === 1 && ERRORS_KO[error.code]) || error.message || String(error);
+  return ERRORS[error.code]?.[column] || (column === 1 && ERRORS_KO[error.code]) || error.message || String(error);
 }

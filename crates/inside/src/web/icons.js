@@ -10,6 +10,7 @@ const PATHS = {
   upload: "M8 10.5v-8M4.8 5.5L8 2.3l3.2 3.2M2.5 10.5v3h11v-3",
   download: "M8 2.5v8M4.8 7.3L8 10.5l3.2-3.2M2.5 10.5v3h11v-3",
   refresh: "M13 8a5 5 0 1 1-1.6-3.7M13.2 2v3h-3",
+  clock: "M8 14a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM8 4.8V8l2.3 1.5",
   plus: "M8 3v10M3 8h10",
   close: "M4 4l8 8M12 4l-8 8",
   chevronDown: "M4 6l4 4 4-4",

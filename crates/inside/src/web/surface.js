@@ -89,7 +89,8 @@ export class Surface {
     }
     const left = (before.length - before.lastIndexOf("\n")) * height * 0.4;
     this.area.scrollLeft = left > this.area.clientWidth - 80 ? left - this.area.clientWidth / 2 : 0;
-    this.#draw();
+    // The browser tells of it only while the text has the focus, and now the find bar has it.
+    this.#moved();
   }
 
   /// Marks matches in the lines in view: a function from line text to [start, end] pairs.

@@ -2,7 +2,7 @@
 // the server, so a reloaded page, or a second one, finds them all again.
 
 import { confirm, toast } from "./dialog.js";
-import { $, arrowKeys, dark, h } from "./dom.js";
+import { $, arrowKeys, dark, h, memory } from "./dom.js";
 import { icon } from "./icons.js";
 import { t } from "./i18n.js";
 import { MODE } from "./term-keys.js";
@@ -18,6 +18,8 @@ export class Terminals {
   constructor(socket) {
     this.socket = socket;
     this.active = null;
+    /// The one that was in front before the page was loaded anew.
+    this.front = memory.get("terminal", null);
     this.host = $("term-host");
     this.empty = h("div", { class: "term-empty" }, h("p", {}, t("noTerminal")),
       h("button", { type: "button", class: "button", onclick: () => this.open() }, icon("plus"), t("newTerminal")));
@@ -62,6 +64,7 @@ export class Terminals {
   activate(id, focus = true) {
     if (!this.#views.has(id)) return;
     this.active = id;
+    memory.set("terminal", id);
     for (const [other, { element, tab }] of this.#views) {
       element.hidden = other !== id;
       tab.setAttribute("aria-selected", String(other === id));
@@ -113,9 +116,10 @@ export class Terminals {
     this.empty.hidden = this.#views.size > 0;
     if (!this.#views.has(this.active)) {
       this.active = null;
-      const last = [...this.#views.keys()].at(-1);
-      if (last !== undefined) this.activate(last, false);
+      const next = this.#views.has(this.front) ? this.front : [...this.#views.keys()].at(-1);
+      if (next !== undefined) this.activate(next, false);
     }
+    this.front = null;
     if (first && terms.length === 0 && this.#wanted) this.open();
   }
 
@@ -145,7 +149,6 @@ export class Terminals {
     $("term-tabs").append(view.tab);
     this.host.append(view.element);
     view.attach(this.#size());
-    if (this.active === null) this.activate(id, false);
   }
 
   #attachAll() {

@@ -15,7 +15,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -23,6 +23,8 @@ use std::{
 use async_trait::async_trait;
 use codehub_domain::{Timestamp, WorkspaceId, activity::ActivityMode};
 use tokio_util::sync::CancellationToken;
+
+mod sleep;
 
 #[cfg(test)]
 mod tests;
@@ -170,13 +172,17 @@ pub struct Activity(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     epoch: Instant,
+    /// What the database's clock said at `epoch`, in microseconds: this host's own guess until the first flush
+    /// has asked. Only for showing times; what is flushed asks anew.
+    epoch_at: AtomicI64,
     mode: ActivityMode,
     cells: RwLock<HashMap<WorkspaceId, Arc<Cell>>>,
 }
 
 impl Activity {
     pub fn new(mode: ActivityMode) -> Self {
-        Self(Arc::new(Inner { epoch: Instant::now(), mode, cells: RwLock::default() }))
+        let epoch_at = AtomicI64::new(Timestamp::now().as_microsecond());
+        Self(Arc::new(Inner { epoch: Instant::now(), epoch_at, mode, cells: RwLock::default() }))
     }
 
     pub fn mode(&self) -> ActivityMode {
@@ -230,6 +236,7 @@ impl Activity {
         // only come out too late by the time the answer took. Never too early.
         let asked_at = millis(self.0.epoch);
         let now = sink.now().await?;
+        self.0.epoch_at.store(before(now, asked_at).as_microsecond(), Relaxed);
         let seen: Vec<(WorkspaceId, Timestamp)> = pending
             .iter()
             .map(|&(id, _, latest)| (id, before(now, asked_at.saturating_sub(latest))))

@@ -18,6 +18,7 @@ use super::{
         error::ProxyError,
         forward::SURELY_ALIVE,
         inbound::Incoming,
+        own,
         pool::Lease,
         resolve::{self, Step, Visit},
         route,
@@ -110,7 +111,7 @@ pub(super) struct Begun {
 /// Begins the request, if nothing about it needs a second look.
 pub(super) fn begin(proxy: &Proxy, client: &mut Client, plain: &Plain<'_>) -> Option<Begun> {
     let (prefix, rest) = plain.target.split_at_checked(route::PREFIX_LEN)?;
-    if !rest.starts_with('/') || !rest.bytes().all(is_plain) {
+    if !rest.starts_with('/') || own::is_own(rest) || !rest.bytes().all(is_plain) {
         return None;
     }
     let (mut cookie, mut authorization, mut host) = (None, None, None);

@@ -6,6 +6,7 @@ mod forward;
 mod idle;
 mod lane;
 mod mounting;
+mod own;
 mod pages;
 mod policy;
 mod rules;

@@ -105,6 +105,8 @@ fn the_phase_policy() {
         progress: None,
         ide: crate::gate::ProxyIde::default(),
         activity_mode: None,
+        standby_ttl_seconds: None,
+        held_until: None,
     };
     let wait = Step::Wait;
     for (phase, operation, desired, person, program) in [

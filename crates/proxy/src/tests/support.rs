@@ -13,7 +13,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::BytesMut;
 use codehub_domain::change::Change;
-use codehub_domain::{ArchiveKey, Desired, Operation, Phase, UserId, WorkspaceId, activity::ActivityMode};
+use codehub_domain::{
+    ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId, activity::ActivityMode,
+};
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
@@ -31,7 +33,7 @@ use crate::{
     activity::Activity,
     framing::accepted,
     front,
-    gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken},
+    gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, View, Woken},
     lane,
 };
 
@@ -66,6 +68,9 @@ pub(super) struct FakeGate {
     pub(super) identifications: AtomicU32,
     pub(super) woken: Mutex<Woken>,
     pub(super) archive: Mutex<Option<ArchiveFacts>>,
+    pub(super) sleep: Mutex<Sleep>,
+    pub(super) sleep_reads: AtomicU32,
+    pub(super) kept_awake: Mutex<Result<u32, String>>,
     changes: broadcast::Sender<Change>,
 }
 
@@ -84,6 +89,8 @@ impl FakeGate {
             progress: None,
             ide: ProxyIde::default(),
             activity_mode: None,
+            standby_ttl_seconds: None,
+            held_until: None,
         };
         let sessions = HashMap::from([(SESSION.into(), owner()), (b"stranger-secret".to_vec(), stranger())]);
         Arc::new(Self {
@@ -98,6 +105,9 @@ impl FakeGate {
             identifications: AtomicU32::new(0),
             woken: Mutex::new(Woken::Asked),
             archive: Mutex::default(),
+            sleep: Mutex::new(Sleep { now: Timestamp::now(), stops_at: None, ttl_seconds: 600 }),
+            sleep_reads: AtomicU32::new(0),
+            kept_awake: Mutex::new(Ok(0)),
             changes: broadcast::Sender::new(4096),
         })
     }
@@ -157,6 +167,15 @@ impl Gate for FakeGate {
             self.tell(Change::Updated { workspace: id, owner: owner() });
         }
         Ok(answer)
+    }
+
+    async fn sleep(&self, _: WorkspaceId) -> Result<Option<Sleep>, GateError> {
+        self.sleep_reads.fetch_add(1, SeqCst);
+        Ok(Some(Sleep { now: Timestamp::now(), ..*self.sleep.lock().unwrap() }))
+    }
+
+    async fn keep_awake(&self, _: WorkspaceId, _: UserId) -> Result<Result<(), String>, GateError> {
+        Ok(self.kept_awake.lock().unwrap().as_mut().map(|times| *times += 1).map_err(|why| why.clone()))
     }
 
     async fn look(&self, _: WorkspaceId) {

@@ -11,7 +11,6 @@ use codehub_domain::{
     Desired, HoldId, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     activity::{ActivityMode, Hold},
     event::HistoryEntry,
-    ttl,
 };
 use codehub_store::StoreError;
 use http::StatusCode;
@@ -59,8 +58,7 @@ pub struct ActivityView {
     pub open_connections: u32,
     /// Leases that have not ended, the longest first.
     pub holds: Vec<HoldView>,
-    /// When it will sleep unless something happens; newer than `stops_at`, which only knows what has
-    /// been written down.
+    /// When it will sleep unless something happens: `stops_at` of the workspace.
     pub sleeps_at: Option<Timestamp>,
     /// Of one that sleeps or is about to: who or what wanted it.
     pub stopped_because: Option<StoppedView>,
@@ -114,7 +112,8 @@ pub async fn of(app: &App, workspace: &Workspace) -> std::result::Result<Activit
     let holds = app.store().workspace_holds(workspace.id).await?;
     let cell = app.activity.peek(workspace.id);
     let mode = workspace.activity_mode.unwrap_or(app.config.activity.mode);
-    let mut view = seen(workspace, cell.as_deref(), &holds, mode, now, &app.config.ttl_policy());
+    let sleeps_at = app.expiry(workspace).filter(|it| it.to == Desired::Standby).map(|it| it.acts_at);
+    let mut view = seen(workspace, cell.as_deref(), &holds, mode, now, sleeps_at);
     if workspace.desired != Desired::Running {
         let history = app.store().workspace_history(workspace.id, None, 20).await?;
         // A line that changes no phase and comes from no controller is somebody's wish; one about what has
@@ -133,7 +132,7 @@ fn seen(
     holds: &[Hold],
     mode: ActivityMode,
     now: Timestamp,
-    policy: &ttl::TtlPolicy,
+    sleeps_at: Option<Timestamp>,
 ) -> ActivityView {
     let ago = |age: Duration| now.saturating_sub(jiff::SignedDuration::try_from(age).unwrap_or_default());
     let ages: Vec<(Kind, Duration)> =
@@ -145,9 +144,6 @@ fn seen(
     let runs = workspace.status.phase == Phase::Running;
     let connected = mode == ActivityMode::Connections && open_connections > 0;
 
-    let mut known = workspace.clone();
-    known.last_access_at = last.values().copied().fold(known.last_access_at, Timestamp::max);
-    let sleeps_at = ttl::expiry(&known, policy).filter(|it| it.to == Desired::Standby).map(|it| it.at);
     let active_because = if !runs {
         None
     } else if let Some(hold) = holds.first() {
@@ -168,7 +164,7 @@ fn seen(
         last,
         open_connections,
         holds: holds.iter().cloned().map(Into::into).collect(),
-        sleeps_at: sleeps_at.filter(|_| !connected),
+        sleeps_at,
         stopped_because: None,
     }
 }

@@ -4,14 +4,13 @@ use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     activity::ActivityMode,
     condition::Conditions,
-    ttl,
     user::{Role, User},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::activity::ActivityView;
-use crate::config::Config;
+use crate::app::App;
 
 /// A workspace.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -58,7 +57,8 @@ pub struct WorkspaceView {
     /// The end of the longest keep-awake lease.
     pub held_until: Option<Timestamp>,
     pub phase_changed_at: Timestamp,
-    /// When it will be stopped unless somebody uses it.
+    /// When it will be stopped unless somebody uses it. Includes what this server process has seen and not
+    /// written down yet, and the time the server waits for activity that it may not have seen.
     pub stops_at: Option<Timestamp>,
     /// When it will be archived.
     pub archives_at: Option<Timestamp>,
@@ -143,11 +143,12 @@ names!(ActivityModeName, ActivityMode, "lowercase", [Traffic, Connections]);
 names!(RoleName, Role, "lowercase", [User, Admin]);
 
 impl WorkspaceView {
-    pub fn of(workspace: &Workspace, owner: &str, config: &Config) -> Self {
+    pub fn of(workspace: &Workspace, owner: &str, app: &App) -> Self {
         let status = &workspace.status;
         let path = path(workspace.id);
-        let expiry = ttl::expiry(workspace, &config.ttl_policy());
-        let at = |wish| expiry.filter(|expiry| expiry.to == wish).map(|expiry| expiry.at);
+        let config = &app.config;
+        let expiry = app.expiry(workspace);
+        let at = |wish| expiry.filter(|expiry| expiry.to == wish).map(|expiry| expiry.acts_at);
         Self {
             id: workspace.id,
             name: workspace.name.clone(),

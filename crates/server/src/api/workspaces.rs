@@ -287,7 +287,7 @@ pub(super) async fn view(
         app.store().user_get(workspace.owner).await?.map(|user| user.username).unwrap_or_default()
     };
     let activity = Some(activity::of(app, workspace).await?);
-    Ok(WorkspaceView { activity, ..WorkspaceView::of(workspace, &name, &app.config) })
+    Ok(WorkspaceView { activity, ..WorkspaceView::of(workspace, &name, app) })
 }
 
 async fn views(
@@ -306,5 +306,5 @@ async fn views(
             owners.get(&workspace.owner).map_or("", |user| user.username.as_str())
         }
     };
-    Ok(workspaces.iter().map(|ws| WorkspaceView::of(ws, name_of(ws), &app.config)).collect())
+    Ok(workspaces.iter().map(|ws| WorkspaceView::of(ws, name_of(ws), app)).collect())
 }

@@ -16,8 +16,9 @@ use crate::{
     app::App,
     auth::{self, AuthError, SESSION_COOKIE, Via},
     config::Config,
+    service::{self, Denied},
 };
-use codehub_proxy::gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, View, Woken};
+use codehub_proxy::gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, View, Woken};
 
 /// Holds the app weakly, so that the app may own the proxy.
 pub struct AppGate {
@@ -94,6 +95,31 @@ impl Gate for AppGate {
             Asked::Refused(Refusal::NeedsRecovery) => Woken::NeedsRecovery,
             Asked::LimitReached(hit) => Woken::Limit(hit),
         })
+    }
+
+    async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError> {
+        let app = self.app()?;
+        let Some(workspace) = self.store.workspace_get(id).await.map_err(unreachable)? else {
+            return Ok(None);
+        };
+        let expiry = app.expiry(&workspace).filter(|expiry| expiry.to == Desired::Standby);
+        Ok(Some(Sleep {
+            now: app.activity.now(),
+            stops_at: expiry.map(|expiry| expiry.acts_at),
+            ttl_seconds: workspace.standby_ttl_seconds.unwrap_or(app.config.ttl_policy().standby_seconds),
+        }))
+    }
+
+    async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError> {
+        let app = self.app()?;
+        let Some(user) = self.store.user_get(by).await.map_err(unreachable)? else {
+            return Ok(Err("there is no such user".into()));
+        };
+        match service::snooze(&app, &user, id).await {
+            Ok(_) => Ok(Ok(())),
+            Err(Denied::Store(error)) => Err(unreachable(error)),
+            Err(denied) => Ok(Err(denied.to_string())),
+        }
     }
 
     async fn look(&self, id: WorkspaceId) {

@@ -70,6 +70,11 @@ const SECRET: &str = "a-session-secret";
 const TOKEN_TEXT: &str = "a-token";
 
 impl Server {
+    /// What the running server tells its activity to.
+    fn sink(&self) -> ActivitySink {
+        ActivitySink { replica: "here".into(), store: self.store.clone(), bus: self.app.backends.bus.clone() }
+    }
+
     async fn new(upstream: SocketAddr, settings: &[(&str, &str)]) -> Self {
         let store = Arc::new(FakeStore::new(FakeClock::new()));
         let fake = Arc::new(FakeBackends { world: World::new(1, Faults::NONE, None), gate: Alive::new() });
@@ -193,12 +198,7 @@ async fn from_sleep_to_the_ide_and_out_again() {
     assert_eq!(answer.text().await.unwrap(), "/x");
 
     // Seen by the TTL's side.
-    let sink = ActivitySink {
-        replica: "here".into(),
-        store: server.store.clone(),
-        bus: server.app.backends.bus.clone(),
-    };
-    server.app.activity.flush(&sink).await.unwrap();
+    server.app.activity.flush(&server.sink()).await.unwrap();
     let seen = server.app.backends.bus.activity_read().await.unwrap();
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].0, id);
@@ -217,4 +217,44 @@ async fn from_sleep_to_the_ide_and_out_again() {
     server.store.session_delete(server.session).await.unwrap();
     until(401).await;
     server.app.shutdown.cancel();
+}
+
+#[tokio::test]
+async fn the_countdown_knows_what_was_seen_and_not_written_down() {
+    use codehub_proxy::activity::Kind;
+    let server = Server::new(([127, 0, 0, 1], 9).into(), &[]).await;
+    let id = server.workspace(Phase::Running, Desired::Running).await;
+    let gate = server.gate();
+    let before = gate.sleep(id).await.unwrap().unwrap();
+    assert_eq!(before.ttl_seconds, 600);
+    // By the database's clock, which lives in another year; the slack of flush and sync is in it.
+    server.app.activity.record(id, Kind::Http);
+    server.app.activity.flush(&server.sink()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.app.activity.record(id, Kind::FromClient);
+    let after = gate.sleep(id).await.unwrap().unwrap();
+    assert!(after.stops_at > before.stops_at, "{before:?} {after:?}");
+    let left = after.stops_at.unwrap().duration_since(after.now).as_secs_f64();
+    assert!((689.0..=690.1).contains(&left), "{left}");
+    let workspace = server.store.workspace_get(id).await.unwrap().unwrap();
+    assert_eq!(server.app.expiry(&workspace).map(|expiry| expiry.acts_at), after.stops_at);
+
+    let by_connections = Server::new(([127, 0, 0, 1], 9).into(), &[("activity.mode", "connections")]).await;
+    let id = by_connections.workspace(Phase::Running, Desired::Running).await;
+    let activity = &by_connections.app.activity;
+    let workspace = by_connections.store.workspace_get(id).await.unwrap().unwrap();
+    let open = activity.open_socket(&activity.cell(id), false);
+    assert_eq!(by_connections.app.expiry(&workspace), None);
+    drop(open);
+    assert!(by_connections.app.expiry(&workspace).is_some());
+}
+
+#[tokio::test]
+async fn one_in_error_is_not_kept_awake() {
+    let server = Server::new(([127, 0, 0, 1], 9).into(), &[]).await;
+    let gate = server.gate();
+    let running = server.workspace(Phase::Running, Desired::Running).await;
+    assert_eq!(gate.keep_awake(running, server.user).await.unwrap(), Ok(()));
+    let broken = server.workspace(Phase::Error, Desired::Running).await;
+    assert!(gate.keep_awake(broken, server.user).await.unwrap().unwrap_err().contains("ERROR"));
 }

@@ -104,7 +104,8 @@ fn not_yet(me: &Me, detail: &Detail, class: &str, testid: &str) -> Markup {
 pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
     let (view, t, ws, activity) = (&me.view, me.view.t, &detail.workspace, &detail.activity);
     let runs = ws.status.phase == Phase::Running;
-    let may_snooze = ws.desired == Desired::Running && ws.owner == me.user().id;
+    let may_snooze =
+        ws.desired == Desired::Running && ws.status.phase != Phase::Error && ws.owner == me.user().id;
     // One that has never run, and is not about to, has nothing to tell.
     if !runs && !may_snooze && activity.stopped_because.is_none() && activity.holds.is_empty() {
         return html! { section #part-activity data-part hidden {} };

@@ -10,7 +10,10 @@ use axum::{
     routing::get,
 };
 use codehub_domain::{
-    Operation, UserId, Workspace, WorkspaceId, condition::Condition, event::HistoryEntry, ttl::TtlPolicy,
+    Operation, UserId, Workspace, WorkspaceId,
+    condition::Condition,
+    event::HistoryEntry,
+    ttl::{Expiry, TtlPolicy},
     user::User,
 };
 use codehub_runtime::archives::ListedArchive;
@@ -48,6 +51,7 @@ pub(super) struct Detail {
     pub(super) history: Vec<HistoryEntry>,
     pub(super) people: HashMap<UserId, User>,
     pub(super) policy: TtlPolicy,
+    pub(super) expiry: Option<Expiry>,
     pub(super) activity: ActivityView,
 }
 
@@ -71,8 +75,8 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let people = app.store().users_get(&ids).await?;
     let owner = people.get(&workspace.owner).map(|user| user.username.clone()).unwrap_or_default();
     let activity = activity::of(app, &workspace).await?;
-    let policy = app.config.ttl_policy();
-    Ok(Detail { workspace, owner, archives, history, people, policy, activity })
+    let (policy, expiry) = (app.config.ttl_policy(), app.expiry(&workspace));
+    Ok(Detail { workspace, owner, archives, history, people, policy, expiry, activity })
 }
 
 fn user_of(actor: &str) -> Option<UserId> {
@@ -130,7 +134,7 @@ fn head(me: &Me, detail: &Detail) -> Markup {
             @if !ws.description.is_empty() { p.description { (ws.description) } }
             div.status-card data-testid="status" {
                 div {
-                    (row::state(view, ws, &detail.policy, false))
+                    (row::state(view, ws, detail.expiry, false))
                     @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
                 }
                 div.ws-actions {

@@ -114,7 +114,7 @@ async fn row(
         workspace: &workspace,
         user: me.user(),
         owner: owner.as_ref().map(|user| user.username.as_str()),
-        policy: &app.config.ttl_policy(),
+        expiry: app.expiry(&workspace),
         back: if others { "/?all=true" } else { "/" },
     };
     Ok(Html(row.render(&me.view).into_string()).into_response())
@@ -130,7 +130,6 @@ fn body(
     let (view, t) = (&me.view, me.view.t);
     let all = filter.all(me.user());
     let nothing_at_all = page.total == 0 && filter.is_empty();
-    let policy = app.config.ttl_policy();
     html! {
         div.page-head {
             div {
@@ -154,7 +153,7 @@ fn body(
                     workspace,
                     user: me.user(),
                     owner: owners.get(&workspace.owner).map(|user| user.username.as_str()),
-                    policy: &policy,
+                    expiry: app.expiry(workspace),
                     back: &view.here,
                 }.render(view))
             }

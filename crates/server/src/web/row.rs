@@ -3,7 +3,7 @@
 use codehub_domain::{
     Desired, Operation, Phase, Workspace,
     desired::{Answer, ask},
-    ttl::{self, TtlPolicy},
+    ttl::Expiry,
     user::User,
 };
 use codehub_store::is_active;
@@ -64,7 +64,8 @@ pub(super) struct Row<'a> {
     pub(super) user: &'a User,
     /// Whose it is, where that is worth saying.
     pub(super) owner: Option<&'a str>,
-    pub(super) policy: &'a TtlPolicy,
+    /// What it will do by itself, and when.
+    pub(super) expiry: Option<Expiry>,
     /// Where its buttons come back to.
     pub(super) back: &'a str,
 }
@@ -84,7 +85,7 @@ impl Row<'_> {
                     }
                     @if !ws.description.is_empty() { p.description { (ws.description) } }
                 }
-                div.ws-state { (state(view, ws, self.policy, true)) }
+                div.ws-state { (state(view, ws, self.expiry, true)) }
                 div.ws-actions { (actions(view, self.user, ws, self.back, false)) }
             }
         }
@@ -100,7 +101,7 @@ pub(super) fn label(view: &View, ws: &Workspace) -> String {
 }
 
 /// Phase, what is being done, how far, what went wrong, what comes next by itself.
-pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy, with_trouble: bool) -> Markup {
+pub(super) fn state(view: &View, ws: &Workspace, expiry: Option<Expiry>, with_trouble: bool) -> Markup {
     let (lang, status) = (view.lang, &ws.status);
     html! {
         div.state-line {
@@ -113,10 +114,10 @@ pub(super) fn state(view: &View, ws: &Workspace, policy: &TtlPolicy, with_troubl
                 span.operation data-testid="operation" {
                     span.spinner aria-hidden="true" {} (words::waiting(lang, ws.desired))
                 }
-            } @else if let Some(expiry) = ttl::expiry(ws, policy) {
+            } @else if let Some(expiry) = expiry {
                 span.countdown data-testid="countdown" {
                     @let (before, after) = words::expiry(lang, expiry.to);
-                    (icons::clock()) span { (before) (components::ahead(view, expiry.at)) (after) }
+                    (icons::clock()) span { (before) (components::ahead(view, expiry.acts_at)) (after) }
                 }
             }
         }

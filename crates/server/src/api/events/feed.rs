@@ -223,7 +223,7 @@ impl Feed {
     }
 
     fn updated(&mut self, workspace: &Workspace) -> Told {
-        let view = WorkspaceView::of(workspace, &self.username, &self.app.config);
+        let view = WorkspaceView::of(workspace, &self.username, &self.app);
         let told =
             Told { id: workspace.id, revision: workspace.revision, text: text("workspace_updated", &view) };
         let known = self.known.insert(told.id, told.revision);

@@ -393,3 +393,17 @@ async fn recovery_offers_to_go_another_way() {
     let after = store.workspace_get(made.id).await.unwrap().unwrap();
     assert_eq!((after.desired, after.status.error), (Desired::Running, None));
 }
+
+#[tokio::test]
+async fn keep_awake_is_offered_only_where_it_makes_sense() {
+    let app = TestApp::new().await;
+    let (me, ann) = app.person("ann", Role::User).await;
+    let made = app.workspace(me, "w").await;
+    let page = format!("/workspaces/{}", made.id);
+    let mut workspace = made;
+    for (phase, offered) in [(Phase::Running, true), (Phase::Error, false)] {
+        workspace = app.put(&workspace, |status| status.phase = phase).await;
+        let body = app.get(&page, &ann).await.body;
+        assert_eq!(body.contains("data-testid=\"snooze\""), offered, "{phase}");
+    }
+}

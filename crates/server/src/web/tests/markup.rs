@@ -50,8 +50,8 @@ fn in_state(workspace: &Workspace, phase: Phase, operation: Operation, desired: 
 }
 
 fn row(app: &TestApp, user: &User, workspace: &Workspace, lang: &str) -> Markup {
-    let policy = app.app.config.ttl_policy();
-    Row { workspace, user, owner: Some("owner"), policy: &policy, back: "/" }.render(&view(lang))
+    let expiry = app.app.expiry(workspace);
+    Row { workspace, user, owner: Some("owner"), expiry, back: "/" }.render(&view(lang))
 }
 
 /// The buttons a row has, by their test ids.

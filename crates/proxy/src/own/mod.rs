@@ -1,0 +1,151 @@
+//! What the proxy answers itself, below `/w/{id}/.codehub/`: how a page of the workspace learns when it will sleep,
+//! wakes it in place, and keeps it awake.
+//!
+//! Below the workspace's own path, not in the API: a page may ask for it with nothing but the right to the workspace
+//! it came from, also where workspaces have origins (and cookies) of their own (docs/adr/0015). None of it is
+//! activity, except waking.
+
+mod events;
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+
+use super::{
+    Context, Proxy, ProxyBody,
+    answers::json,
+    authorize::{self, Identified, Pass},
+    error::ProxyError,
+    headers,
+    metrics::Outcome,
+    resolve::{Closed, Waiting},
+    route,
+    routes::Entry,
+    wake::{self, NotReady},
+};
+use crate::activity::Kind;
+
+const PREFIX: &str = "/.codehub/";
+
+/// Whether this path, below `/w/{id}`, is answered here.
+pub(super) fn is_own(below: &str) -> bool {
+    below.starts_with(PREFIX)
+}
+
+/// What the workspace's owner asks for.
+pub(super) enum Call {
+    Events(Box<Pass>),
+    Wake,
+    KeepAwake,
+    WrongMethod,
+    Nothing,
+}
+
+impl Call {
+    /// `None`: it is the workspace's to answer.
+    ///
+    /// # Errors
+    /// A page of another origin may not ask for this with the cookie.
+    pub(super) fn of(
+        proxy: &Proxy,
+        context: &Context,
+        request: &Request<ProxyBody>,
+        identified: Identified,
+    ) -> Result<Option<Self>, ProxyError> {
+        let Some(name) = route::below(request.uri()).strip_prefix(PREFIX) else { return Ok(None) };
+        let headers = request.headers();
+        let call = match (name, request.method()) {
+            // It identified the caller a moment ago.
+            ("events", &Method::GET) => {
+                Self::Events(Box::new(Pass::of(headers, identified).ok_or(ProxyError::SignIn)?))
+            }
+            ("wake", &Method::POST) => Self::Wake,
+            ("keep-awake", &Method::POST) => Self::KeepAwake,
+            ("events" | "wake" | "keep-awake", _) => Self::WrongMethod,
+            _ => Self::Nothing,
+        };
+        if matches!(call, Self::Wake | Self::KeepAwake) {
+            let host = headers::effective_host(headers, context.trusted, context.host.as_ref());
+            let public = &proxy.settings.public_authority;
+            authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
+        }
+        Ok(Some(call))
+    }
+}
+
+/// Answers the workspace's owner.
+///
+/// # Errors
+/// The rest of the server does not answer.
+pub(super) async fn answer(
+    proxy: &Arc<Proxy>,
+    entry: &Arc<Entry>,
+    call: Call,
+    identified: Identified,
+) -> Result<Response<ProxyBody>, ProxyError> {
+    let response = match call {
+        Call::Events(pass) => events::stream(proxy, entry, *pass),
+        Call::Wake => woken(proxy, entry, identified).await?,
+        Call::KeepAwake => kept_awake(proxy, entry, identified).await?,
+        Call::WrongMethod => json(StatusCode::METHOD_NOT_ALLOWED, "INVALID_REQUEST", "method not allowed"),
+        Call::Nothing => json(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path"),
+    };
+    proxy.metrics.request(Outcome::Own);
+    Ok(response)
+}
+
+/// Wakes it as opening it would. 200: it runs. 202: ask again, each question is held for a while. 409: waking
+/// alone does not help, and the message says what does.
+async fn woken(
+    proxy: &Proxy,
+    entry: &Entry,
+    identified: Identified,
+) -> Result<Response<ProxyBody>, ProxyError> {
+    let refused = |code, message| Ok(json(StatusCode::CONFLICT, code, message));
+    match Box::pin(wake::hold(proxy, entry, identified.caller.user)).await {
+        Ok(_) => {
+            entry.cell.record(Kind::Http);
+            Ok(state(StatusCode::OK, "running"))
+        }
+        Err(NotReady::Loading(waiting, _)) => Ok(state(StatusCode::ACCEPTED, waiting_name(waiting))),
+        Err(NotReady::Closed(Closed::Archived, _)) => refused("ARCHIVED", "the workspace is archived"),
+        Err(NotReady::Closed(Closed::NotStarted, _)) => {
+            refused("NOT_STARTED", "the workspace has not been started")
+        }
+        Err(NotReady::Closed(Closed::Broken, _)) => refused("BROKEN", "the workspace is in ERROR"),
+        Err(NotReady::Limit(..)) => refused("LIMIT_REACHED", "too many workspaces are running"),
+        Err(NotReady::Asleep) => refused("WORKSPACE_STANDBY", "the workspace is asleep"),
+        Err(NotReady::Error(error)) => Err(error),
+    }
+}
+
+async fn kept_awake(
+    proxy: &Proxy,
+    entry: &Entry,
+    identified: Identified,
+) -> Result<Response<ProxyBody>, ProxyError> {
+    let kept = proxy.gate.keep_awake(entry.id, identified.caller.user).await;
+    Ok(match kept.map_err(|error| ProxyError::Store(error.to_string()))? {
+        Ok(()) => state(StatusCode::OK, "kept"),
+        Err(why) => json(StatusCode::CONFLICT, "INVALID_STATE", &why),
+    })
+}
+
+fn state(status: StatusCode, name: &str) -> Response<ProxyBody> {
+    let mut response =
+        Response::new(ProxyBody::Full(serde_json::json!({ "state": name }).to_string().into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn waiting_name(waiting: Waiting) -> &'static str {
+    match waiting {
+        Waiting::Starting => "starting",
+        Waiting::Restoring => "restoring",
+        Waiting::Stopping => "stopping",
+        Waiting::Archiving => "archiving",
+    }
+}
