@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail where it is")]
 
 mod api;
+mod architecture;
 mod crash;
 mod damage;
 mod docker;
