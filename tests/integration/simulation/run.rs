@@ -26,6 +26,7 @@ use codehub_server::{
     app::Backends,
     coordinator::{self, Context, Settings, chance::Chance, leader::Leadership},
 };
+use codehub_testing::let_time_pass;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -237,7 +238,7 @@ impl Simulation {
     }
 
     async fn wait(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+        let_time_pass(duration).await;
         self.shared.tell_the_time();
     }
 
@@ -336,7 +337,7 @@ impl Simulation {
         let gate = self.processes[at].gate.clone();
         let task = self.processes[at].task.abort_handle();
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(4)).await;
+            let_time_pass(Duration::from_secs(4)).await;
             gate.kill();
             task.abort();
         });

@@ -26,6 +26,7 @@ use codehub_domain::{
     ttl::TtlPolicy,
     user::{ApiToken, Role, Session, User},
 };
+use codehub_testing::let_time_pass;
 use tokio::time::Instant;
 
 /// What all processes share.
@@ -57,7 +58,7 @@ pub(super) struct ProcessStore {
 impl ProcessStore {
     async fn enter(&self) -> Result<()> {
         self.gate.pass().await;
-        tokio::time::sleep(Duration::from_millis(1 + self.shared.world.draw(5))).await;
+        let_time_pass(Duration::from_millis(1 + self.shared.world.draw(5))).await;
         self.gate.pass().await;
         self.shared.tell_the_time();
         self.fault("before it was done")

@@ -1,6 +1,7 @@
 use async_trait::async_trait;
 use codehub_adapters::bus::{BusError, Event, MemoryBus, Result};
 use codehub_domain::UserId;
+use codehub_testing::let_time_pass;
 use tokio::sync::broadcast;
 
 use super::*;
@@ -66,7 +67,7 @@ async fn ages_become_times_by_the_databases_clock() {
     let activity = Activity::default();
     let bus = MemoryBus::new();
     activity.record(id(1), Kind::Http);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let_time_pass(Duration::from_millis(200)).await;
     activity.record(id(2), Kind::FromWorkspace);
     // A database that lives in another year than this machine.
     assert_eq!(flush(&activity, at(1_000), &bus).await, 2);
@@ -85,7 +86,7 @@ async fn only_what_is_new_is_told() {
     cell.record(Kind::Http);
     assert_eq!(flush(&activity, at(10), &bus).await, 1);
     assert_eq!(flush(&activity, at(20), &bus).await, 0);
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    let_time_pass(Duration::from_millis(5)).await;
     cell.record(Kind::FromClient);
     assert_eq!(flush(&activity, at(30), &bus).await, 1);
     assert!(bus.activity_read().await.unwrap()[0].1 > at(29));
@@ -110,9 +111,9 @@ async fn an_open_connection_is_told_again_and_again_where_connections_count() {
         let bus = MemoryBus::new();
         let socket = activity.open_socket(&activity.cell(id(1)), false);
         assert_eq!(flush(&activity, at(10), &bus).await, 1);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let_time_pass(Duration::from_millis(5)).await;
         assert_eq!(flush(&activity, at(20), &bus).await, told_again, "{mode:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let_time_pass(Duration::from_millis(5)).await;
         drop(socket);
         // Its end is the last activity.
         assert_eq!(flush(&activity, at(30), &bus).await, told_again, "{mode:?}");

@@ -18,6 +18,7 @@ use codehub_domain::{
     limits::Limits,
     user::Role,
 };
+use codehub_testing::poll_every;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -71,7 +72,7 @@ impl Rig {
         let coordinator = super::run(context, leadership, CancellationToken::new());
         let ticking = async move {
             loop {
-                tokio::time::sleep(TICK).await;
+                poll_every(TICK).await;
                 clock.advance(TICK);
             }
         };
@@ -125,7 +126,7 @@ impl Rig {
                 if (status.phase, status.operation) == (phase, Operation::None) {
                     return;
                 }
-                tokio::time::sleep(TICK).await;
+                poll_every(TICK).await;
             }
         };
         let within = Duration::from_secs(60);
@@ -135,7 +136,7 @@ impl Rig {
     async fn until(&self, what: &str, done: impl Fn(&App) -> bool) {
         let waiting = async {
             while !done(&self.app) {
-                tokio::time::sleep(TICK).await;
+                poll_every(TICK).await;
             }
         };
         let within = Duration::from_secs(600);

@@ -177,7 +177,7 @@ async fn from_sleep_to_the_ide_and_out_again() {
     let (mut looks, controller) = (server.app.backends.bus.looks(), server.clone());
     tokio::spawn(async move {
         looks.recv().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let_time_pass(Duration::from_millis(100)).await;
         controller.become_phase(id, Phase::Running).await;
     });
     let request = |more: &str| {
@@ -197,9 +197,11 @@ async fn from_sleep_to_the_ide_and_out_again() {
 
     // Stopped, then signed out: both within a second.
     server.become_phase(id, Phase::Standby).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(status_of(&exchange(addr, &request("")).await), 503);
+    let soon = async |status: u16| {
+        let answers = async || status_of(&exchange(addr, &request("")).await) == status;
+        tokio::time::timeout(Duration::from_secs(1), eventually("the news arrive", answers)).await.unwrap();
+    };
+    soon(503).await;
     server.store.session_delete(server.session).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(status_of(&exchange(addr, &request("")).await), 401);
+    soon(401).await;
 }
