@@ -130,6 +130,11 @@ const JUPYTERLAB: Row = Row {
             path: ".jupyter/lab/user-settings/@jupyterlab/docmanager-extension/plugin.jupyterlab-settings",
             text: "{\n  \"autosaveInterval\": 10\n}\n",
         },
+        // There is no hub: without this, its menu would offer to open its control panel and to log out of it.
+        DefaultFile {
+            path: ".jupyter/labconfig/page_config.json",
+            text: "{\n  \"disabledExtensions\": {\n    \"@jupyterlab/hub-extension:menu\": true\n  }\n}\n",
+        },
     ],
     env: &[],
     install: "`pip install jupyterlab`",
