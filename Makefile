@@ -11,9 +11,10 @@ test:           ## Run the tests; installs and starts what they need
 test-all:       ## And the long ones: real IDEs, in containers and left alone
 	scripts/test --all
 
-check:          ## Formatting and lints
+check:          ## Formatting, lints, and habits of the tests
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	scripts/check-tests
 
 fmt:
 	cargo fmt --all

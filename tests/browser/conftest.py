@@ -16,6 +16,19 @@ expect.set_options(timeout=PATIENCE * 1000)
 SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
 
 
+# Set where everything has to be tested (`.ci/run`): what is missing then fails a test instead of skipping it.
+REQUIRE = os.environ.get("CODEHUB_TEST_REQUIRE", "") not in ("", "0")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if REQUIRE and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{reason}; CODEHUB_TEST_REQUIRE allows no skipped test"
+    return report
+
+
 @pytest.fixture(scope="session")
 def browser():
     if not CHROMIUM:

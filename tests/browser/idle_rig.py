@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
@@ -17,6 +18,9 @@ CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".ca
 BINARY = pathlib.Path(os.environ.get("CODEHUB_BINARY", REPO / "target/debug/codehub"))
 TTL = 30
 FLUSH = SYNC = 2
+# After the TTL: JupyterLab saves up to ten seconds after the last key, which counts; then flush, sync and stop,
+# on a busy machine.
+SLACK = 40
 NAME, PASSWORD = "ann", "correct horse battery staple"
 CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -67,9 +71,18 @@ class Server:
     def phase(self, id):
         return self.show(id)["phase"]
 
+    def act(self, id, verb, phase):
+        """What somebody asks for in another tab."""
+        self.call("POST", f"/workspaces/{id}/{verb}?wait=60", {})
+        assert self.phase(id) == phase, self.show(id)
+
+    def home(self, id):
+        """Its home on the disk."""
+        return next((self.directory / "data/homes/users").glob(f"*/workspaces/{id}/home-*"))
+
     def tab(self, browser, id, path=""):
         """The workspace, opened by its owner."""
-        context = browser.new_context()
+        context = browser.new_context(viewport={"width": 1280, "height": 800})
         name, value = self.session.split("=", 1)
         context.add_cookies([{"name": name, "value": value, "url": self.base}])
         page = context.new_page()
@@ -98,10 +111,23 @@ def server(tmp_path, ide, **settings):
                 time.sleep(0.1)
         yield running
     finally:
-        for workspace in running.call("GET", "/workspaces")["items"]:
+        try:
+            # Workspaces outlive their server. One that is just stopping says "wait" to everything else.
+            until(60, lambda: all_deleted(running))
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def all_deleted(running):
+    left = running.call("GET", "/workspaces")["items"]
+    for workspace in left:
+        try:
             running.call("DELETE", f"/workspaces/{workspace['id']}?wait=20")
-        process.terminate()
-        process.wait(20)
+        except urllib.error.HTTPError as error:
+            if error.code not in (404, 409):
+                raise
+    return not left
 
 
 @contextmanager
@@ -151,3 +177,28 @@ def left_alone_sleeps_and_work_does_not(running, tabs, press_a_key, for_seconds)
     slept = until(TTL + 120, lambda: running.phase(typing) == "STANDBY")
     print(f"typing stopped: STANDBY {slept:.0f} s later")
     assert running.phase(output) == "RUNNING", running.show(output)
+
+
+def awake_while_typed_in(running, id, page, ttls=3):
+    """Types a word about every second without saving, for that many TTLs; all that was typed. Never asleep."""
+    typed, began = "", time.monotonic()
+    while time.monotonic() - began < ttls * TTL:
+        word = f"w{int(time.monotonic() - began)} "
+        page.keyboard.type(word)
+        typed += word
+        page.wait_for_timeout(1000)
+        now = running.show(id)
+        assert (now["phase"], now["desired_state"]) == ("RUNNING", "RUNNING"), now
+    return typed
+
+
+def sleeps_when_left(running, id):
+    """Nobody types any more: asleep when its TTL is over, give or take the slack."""
+    took = until(TTL + SLACK, lambda: running.phase(id) == "STANDBY")
+    print(f"typing stopped: STANDBY {took:.0f} s later (TTL {TTL})")
+
+
+def picture(page, shots, name):
+    """For people who want to see it: `CODEHUB_SCREENSHOTS_ALL=directory`."""
+    if shots:
+        page.screenshot(path=shots / f"{name}.png")

@@ -3,11 +3,10 @@
 import os
 import re
 import subprocess
-import time
 
 import pytest
 from idle_rig import REPO, TTL, chromium, server, until
-from test_idle_code_server import command, opened
+from test_idle_code_server import command, opened, terminal
 
 ENGINE, BUCKET = os.environ.get("CODEHUB_TEST_DOCKER"), os.environ.get("CODEHUB_TEST_S3")
 VERSION = re.search(r"^version=(.*)$", (REPO / "images/code-server/recipe").read_text(), re.M).group(1)
@@ -53,9 +52,10 @@ def answer(page, text):
     """Fills in the box that a command has opened."""
     box = page.locator(".quick-input-widget input[type=text]").first
     box.wait_for(timeout=20_000)
-    time.sleep(1)
+    # The box reads the folder it names after every change, and shows nothing when it has.
+    page.wait_for_timeout(1000)
     box.fill(text)
-    time.sleep(1)
+    page.wait_for_timeout(1000)
     page.keyboard.press("Enter")
 
 
@@ -76,7 +76,7 @@ def test_what_was_made_in_the_browser_survives_stop_archive_and_restore(tmp_path
         page.wait_for_selector(".monaco-workbench", timeout=60_000)
         page.get_by_text("project", exact=False).first.wait_for(timeout=60_000)
 
-        command(page, "new untitled text")
+        command(page, "File: New Untitled Text File")
         page.wait_for_selector(".editor-group-container .monaco-editor", timeout=30_000)
         page.keyboard.type(TEXT)
         page.keyboard.press("Control+s")
@@ -84,15 +84,11 @@ def test_what_was_made_in_the_browser_survives_stop_archive_and_restore(tmp_path
         item(page, "hello.txt").wait_for(timeout=30_000)
         until(30, lambda: inside(id, "cat", FOLDER + "/hello.txt") == TEXT)
 
-        page.keyboard.press("Control+`")
-        page.wait_for_selector(".xterm", timeout=30_000)
-        time.sleep(3)
-        page.click(".xterm")
-        page.keyboard.type("tr a-z A-Z < hello.txt > made.txt; id -u >> made.txt")
-        page.keyboard.press("Enter")
-        item(page, "made.txt").wait_for(timeout=30_000)
+        terminal(page, "tr a-z A-Z < hello.txt > made.txt; id -u >> made.txt")
+        item(page, "made.txt").wait_for(timeout=60_000)
+        # A terminal of the workspace's user.
+        until(30, lambda: inside(id, "cat", FOLDER + "/made.txt") == TEXT.upper() + "1000")
         made = inside(id, "cat", FOLDER + "/made.txt")
-        assert made == TEXT.upper() + "1000", "a terminal of the workspace's user"
         page.context.close()
 
         go(running, id, "stop", "STANDBY")

@@ -66,7 +66,6 @@ fn modules_know_each_other_in_one_direction() {
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         let source = entry.unwrap().path().join("src");
         let graph = modules(&source);
-        assert!(!graph.is_empty(), "{} has no modules", source.display());
         if let Some(cycle) = cycle(&graph) {
             panic!("{}: {}", source.display(), cycle.join(" → "));
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use codehub_testing::{let_time_pass, poll_every};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::StatusCode;
 use serde_json::json;
@@ -34,7 +35,7 @@ async fn killed_at_random_moments_of_every_operation() {
         let verb = ["start", "stop", "archive", "start"][round % 4];
         let (status, body) = server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{verb}: {body}");
-        tokio::time::sleep(Duration::from_micros(rng.random_range(0..250_000))).await;
+        let_time_pass(Duration::from_micros(rng.random_range(0..250_000))).await;
         server.kill();
         assert!(server.programs().len() <= 1, "never a second process");
         server.restart().await;
@@ -124,7 +125,7 @@ async fn a_dead_program_is_noticed_when_somebody_asks_for_it() {
     let open = || server.client.get(server.url(&format!("/w/{id}/pid"))).bearer_auth(&server.token).send();
     let pid: i32 = open().await.unwrap().text().await.unwrap().parse().unwrap();
     // The wakes of its start are over.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let_time_pass(Duration::from_secs(1)).await;
     let process = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
@@ -136,6 +137,6 @@ async fn a_dead_program_is_noticed_when_somebody_asks_for_it() {
             break;
         }
         assert!(std::time::Instant::now() < deadline, "nobody looked");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        poll_every(Duration::from_millis(100)).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use codehub_testing::{let_time_pass, poll_every};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -160,7 +161,7 @@ async fn a_home_on_another_backend_is_left_alone_and_said_so() {
     let aside = server.setup.data.path().join("aside");
     fs::rename(&home, &aside).unwrap();
     server.restart().await;
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let_time_pass(std::time::Duration::from_secs(3)).await;
     assert_eq!(server.workspace(&id).await["phase"], "STANDBY", "not seeing it here proves nothing");
     server.post(&format!("/workspaces/{id}/start"), json!({})).await;
     let failed = server.until_phase(&id, "ERROR").await;
@@ -205,7 +206,7 @@ async fn work_does_not_wait_for_an_archive_store_that_is_away() {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while server.post(&format!("/workspaces/{id}/start"), json!({})).await.0 == StatusCode::CONFLICT {
         assert!(std::time::Instant::now() < deadline, "never between two tries");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        poll_every(std::time::Duration::from_millis(50)).await;
     }
     let running = server.until_arrived(&id).await;
     assert_eq!((&running["phase"], &running["error"]), (&json!("RUNNING"), &json!(null)));

@@ -1,5 +1,6 @@
 //! A workspace's whole life through the API.
 
+use codehub_testing::{eventually, let_time_pass};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -48,13 +49,8 @@ async fn from_creation_to_deletion() {
     assert_eq!(status, StatusCode::NO_CONTENT);
     let (status, body) = server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
     assert_eq!((status, body["error"]["code"].as_str()), (StatusCode::NOT_FOUND, Some("NOT_FOUND")));
-    for _ in 0..200 {
-        if server.volumes(&id).is_empty() && server.processes().is_empty() {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the deleted workspace's volume or process is still there");
+    let gone = async || server.volumes(&id).is_empty() && server.processes().is_empty();
+    eventually("the deleted workspace's volume and process are gone", gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +81,7 @@ async fn ttls_put_it_to_sleep_and_then_away() {
     assert!(server.workspace(&id).await["archives_at"].is_string());
     server.until_phase(&id, "ARCHIVED").await;
     let awake = server.create(json!({ "name": "awake", "standby_ttl_seconds": 0 })).await;
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let_time_pass(std::time::Duration::from_secs(6)).await;
     assert_eq!(server.workspace(&awake).await["phase"], "RUNNING", "0 is never");
 }
 

@@ -25,12 +25,15 @@ pub(super) fn render(
 }
 
 pub(super) fn asleep() -> Response<ProxyBody> {
-    let message = "the workspace sleeps; open it in the browser to wake it";
+    // JupyterLab shows this when saving fails.
+    let message = "The workspace is asleep. Wake it by opening it in another tab, then try again.";
     json(StatusCode::SERVICE_UNAVAILABLE, "WORKSPACE_STANDBY", message)
 }
 
 pub(super) fn json(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
-    let body = serde_json::json!({ "error": { "code": code, "message": message } }).to_string();
+    // The message a second time, outside: where JupyterLab looks for what it shows when saving fails.
+    let body =
+        serde_json::json!({ "error": { "code": code, "message": message }, "message": message }).to_string();
     let mut response = Response::new(ProxyBody::Full(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -110,16 +110,32 @@ const JUPYTERLAB: Row = Row {
         // CodeHub's proxy has checked who is there.
         "--IdentityProvider.token=",
         "--PasswordIdentityProvider.hashed_password=",
+        // Its page, when the workspace sleeps under it, asks whether to start it again: that leads to the
+        // workspace's page on the dashboard, in another tab, so that what was typed stays in this one.
+        "--ServerApp.tornado_settings={'hub_prefix': '/', 'hub_host': '/workspaces/{id}?from=', 'user': ''}",
     ],
     // Another port than the one that is recorded would never be found.
     on_port: &["--ip=127.0.0.1", "--port={port}", "--ServerApp.port_retries=0"],
     on_socket: &["--ServerApp.sock={socket}", "--ServerApp.sock_mode=0600"],
     health_path: "{base_path}api",
     strip_prefix: false,
-    files: &[DefaultFile {
-        path: ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings",
-        text: "{\n  \"checkForUpdates\": false,\n  \"fetchNews\": \"false\"\n}\n",
-    }],
+    files: &[
+        DefaultFile {
+            path: ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings",
+            text: "{\n  \"checkForUpdates\": false,\n  \"fetchNews\": \"false\"\n}\n",
+        },
+        // What is typed reaches the workspace only when it is saved, which JupyterLab does every two minutes
+        // unless told otherwise: too rarely to count as activity before a short TTL ends.
+        DefaultFile {
+            path: ".jupyter/lab/user-settings/@jupyterlab/docmanager-extension/plugin.jupyterlab-settings",
+            text: "{\n  \"autosaveInterval\": 10\n}\n",
+        },
+        // There is no hub: without this, its menu would offer to open its control panel and to log out of it.
+        DefaultFile {
+            path: ".jupyter/labconfig/page_config.json",
+            text: "{\n  \"disabledExtensions\": {\n    \"@jupyterlab/hub-extension:menu\": true\n  }\n}\n",
+        },
+    ],
     env: &[],
     install: "`pip install jupyterlab`",
 };
@@ -212,7 +228,8 @@ pub fn resolve(
     resolve_in(choice, command, health_path, exe, &path)
 }
 
-fn resolve_in(
+/// [`resolve`] with another `PATH` than the process has.
+pub(super) fn resolve_in(
     choice: IdeChoice,
     command: &[String],
     health_path: &str,

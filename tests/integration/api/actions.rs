@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use codehub_domain::{ErrorReason, Failure, Phase, user::Role};
 use codehub_store::Saved;
+use codehub_testing::poll_every;
 use serde_json::{Value, json};
 
 use super::TestApp;
@@ -54,7 +55,7 @@ async fn an_operation_under_way_refuses_other_wishes_and_names_itself() {
     // Held between the save of the operation and its effect.
     while !busy().await {
         assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        poll_every(Duration::from_millis(1)).await;
     }
     app.gate.freeze();
     if busy().await {

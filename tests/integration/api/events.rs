@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use codehub_domain::user::Role;
+use codehub_testing::let_time_pass;
 use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -188,7 +189,7 @@ async fn a_client_that_does_not_read_is_let_go() {
             break;
         }
     }
-    tokio::time::sleep(Duration::from_secs(17)).await;
+    let_time_pass(Duration::from_secs(17)).await;
     // Whatever was on its way comes, and then the end: no more than may have been waiting.
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use codehub_domain::{TokenId, user::Role};
 use codehub_server::auth::secret;
 use codehub_store::{Store as _, UserEdit, sqlite::SqliteStore};
+use codehub_testing::let_time_pass;
 use futures::{FutureExt as _, future::BoxFuture};
 use reqwest::Method;
 use serde_json::json;
@@ -39,7 +40,7 @@ async fn end(streams: Vec<(String, BoxFuture<'static, ()>)>) {
 }
 
 async fn lasts(streams: &mut [(String, BoxFuture<'static, ()>)]) {
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let_time_pass(Duration::from_millis(300)).await;
     for (path, stream) in streams {
         assert!(stream.now_or_never().is_none(), "{path} has ended");
     }

@@ -1,5 +1,6 @@
 //! What every route has in common.
 
+use codehub_testing::let_time_pass;
 use reqwest::Method;
 use serde_json::json;
 
@@ -120,7 +121,7 @@ async fn whoever_asks_whether_it_is_ready_does_not_load_what_it_depends_on() {
     assert!((1..=most).contains(&app.world.pings()), "{} checks for 200 questions", app.world.pings());
 
     // An answer grows old.
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let_time_pass(std::time::Duration::from_millis(1100)).await;
     let before = app.world.pings();
     app.send(app.client.get(app.url("/readyz"))).await.is(200);
     assert_eq!(app.world.pings(), before + 1);

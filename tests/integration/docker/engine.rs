@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::{let_time_pass, poll_every};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -73,7 +74,7 @@ impl OwnEngine {
     /// Kills it for a second; what was going on arrives within a minute of its return.
     async fn blink(&self, docked: &Docked, id: &str, row: &str) -> Instant {
         self.engine.kill();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let_time_pass(Duration::from_secs(1)).await;
         let (_, during) = docked.server.call(Method::GET, &format!("/workspaces/{id}"), None).await;
         assert_ne!(during["phase"], "ERROR", "{row}: {during:#}");
         self.engine.start_again();
@@ -118,7 +119,7 @@ async fn killed_and_started_again_at_every_step() {
             server.go(&id, "stop").await;
         }
         docked.begin(&id, verb, operation).await;
-        tokio::time::sleep(Duration::from_millis(millis)).await;
+        let_time_pass(Duration::from_millis(millis)).await;
         let back = own.blink(&docked, &id, &row).await;
         server.until_phase(&id, phase).await;
         assert!(back.elapsed() < Duration::from_secs(60), "{row}");
@@ -126,7 +127,7 @@ async fn killed_and_started_again_at_every_step() {
         while phase == "RUNNING" && docked.inside(&id, SUM) != (true, sum.clone()) {
             let said = docked.inside(&id, SUM);
             assert!(back.elapsed() < Duration::from_secs(60), "{row}: the home is not as it was: {said:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            poll_every(Duration::from_millis(100)).await;
         }
         server.until_phase(&id, phase).await;
         eprintln!("{row}: {phase} {:.1?} after the engine came back", back.elapsed());
@@ -147,7 +148,7 @@ async fn what_runs_is_proxied_while_the_engine_is_away() {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
         assert_eq!(docked.page(&id).await, 200, "{:#}", docked.server.workspace(&id).await);
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        let_time_pass(Duration::from_millis(250)).await;
     }
     assert_eq!(docked.phase(&id).await, "RUNNING", "not seen is not gone");
     own.engine.start_again();

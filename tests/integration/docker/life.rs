@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codehub_archive::flaky_link::Trouble;
+use codehub_testing::let_time_pass;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -71,7 +72,7 @@ async fn no_trouble_with_the_store_loses_a_home() {
             let archived = workspace["phase"] == "ARCHIVED";
             assert!(archived || !docked.volumes(&id).is_empty(), "{trouble:?}: {workspace:#}");
             assert_ne!(workspace["phase"], "ERROR", "{trouble:?}: {workspace:#}");
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            let_time_pass(Duration::from_millis(200)).await;
         }
         bucket.link.set(Trouble::None);
         let over = Instant::now();

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::poll_every;
 use reqwest::StatusCode;
 use serde_json::json;
 
@@ -42,7 +43,7 @@ async fn thirty_start_at_once_and_the_api_answers_meanwhile() {
             break;
         }
         assert!(begun.elapsed() < Duration::from_secs(240), "{list:#}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        poll_every(Duration::from_millis(20)).await;
     }
     let most = watched.ended();
     assert!((2..=4).contains(&most), "at most COORDINATOR_CONCURRENCY are made at once: {most}");
@@ -123,7 +124,7 @@ async fn a_start_costs_little_more_than_a_bare_docker_run() {
         let (status, _) = docked.server.post(&format!("/workspaces/{id}/start"), json!({})).await;
         assert_eq!(status, StatusCode::ACCEPTED);
         while docked.page(&id).await != 200 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            poll_every(Duration::from_millis(5)).await;
         }
         ours.push(begun.elapsed());
         docked.server.until_phase(&id, "RUNNING").await;
@@ -147,6 +148,6 @@ async fn until_answers(docked: &Docked, url: &str) {
             return;
         }
         assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        poll_every(Duration::from_millis(5)).await;
     }
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use codehub_archive::flaky_link::FlakyLink;
+use codehub_testing::poll_every;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -32,10 +33,7 @@ pub(crate) struct TestEngine {
 
 impl TestEngine {
     pub(crate) fn of_this_run() -> Option<Self> {
-        let Ok(text) = std::env::var("CODEHUB_TEST_DOCKER") else {
-            eprintln!("skipped: no Docker (CODEHUB_TEST_DOCKER is not set; scripts/test starts an engine)");
-            return None;
-        };
+        let text = codehub_testing::service("CODEHUB_TEST_DOCKER", "no Docker")?;
         Some(Self::parse(&text))
     }
 
@@ -66,10 +64,7 @@ pub(crate) struct TestBucket {
 
 impl TestBucket {
     pub(crate) async fn of_this_run() -> Option<Self> {
-        let Ok(text) = std::env::var("CODEHUB_TEST_S3") else {
-            eprintln!("skipped: no S3 server (CODEHUB_TEST_S3 is not set; scripts/test starts one)");
-            return None;
-        };
+        let text = codehub_testing::service("CODEHUB_TEST_S3", "no S3 server")?;
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         let upstream: SocketAddr = words[0].trim_start_matches("http://").parse().unwrap();
         Some(Self { link: FlakyLink::to(upstream).await.unwrap(), words })
@@ -150,7 +145,7 @@ impl Docked {
         while !(self.containers(id).is_empty() && self.volumes(id).is_empty()) {
             let there = (self.containers(id), self.volumes(id));
             assert!(begun.elapsed() < Duration::from_secs(60), "{row}: {there:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            poll_every(Duration::from_millis(50)).await;
         }
     }
 

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Docked, TestEngine, setup};
+use codehub_testing::{let_time_pass, poll_every};
 
 /// What the container is when CodeHub comes back.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +33,7 @@ impl Left {
 /// Asks for something, and kills CodeHub so long after it has begun to do it.
 async fn killed_in(docked: &mut Docked, id: &str, verb: &str, operation: &str, millis: u64) {
     docked.begin(id, verb, operation).await;
-    tokio::time::sleep(Duration::from_millis(millis)).await;
+    let_time_pass(Duration::from_millis(millis)).await;
     docked.server.kill();
 }
 
@@ -49,7 +50,7 @@ async fn comes_back(docked: &mut Docked, id: &str, left: Left, phase: &str, row:
     };
     while !as_wanted() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{row} {left:?}: {:?}", docked.containers(id));
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
     }
     let arrived = docked.server.until_phase(id, phase).await;
     assert!(arrived["error_reason"].is_null(), "{row} {left:?}: {arrived:#}");

@@ -3,6 +3,7 @@
 
 use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 
+use codehub_testing::{eventually, let_time_pass};
 use rustix::process::Signal;
 use serde_json::json;
 use sqlx::Row;
@@ -40,7 +41,15 @@ async fn another_one_leads_whatever_happens_to_the_leader() {
     for (id, verb) in &busy {
         server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await;
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("both have begun", async || {
+        for (id, _) in &busy {
+            if server.workspace(id).await["operation"] == "NONE" {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
     cluster.signal(who, Signal::STOP);
     for (id, verb) in &busy {
         let row = cluster.servers[(who + 1) % 3].workspace(id).await;
@@ -63,7 +72,7 @@ async fn another_one_leads_whatever_happens_to_the_leader() {
     }
     let before = (writes(&cluster).await, there_is(&cluster));
     cluster.signal(who, Signal::CONT);
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let_time_pass(Duration::from_secs(5)).await;
     assert_eq!(writes(&cluster).await, before.0, "the one that woke wrote nothing");
     assert_eq!(there_is(&cluster), before.1, "and stopped and deleted nothing");
     assert_eq!(cluster.leader().await, (epoch, Some(next)), "and does not lead");

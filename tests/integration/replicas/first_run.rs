@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::poll_every;
 use reqwest::{Client, StatusCode};
 use rustix::process::Signal;
 use serde_json::json;
@@ -60,7 +61,7 @@ async fn every_link_works_until_the_first_is_used() {
     let deadline = Instant::now() + Duration::from_secs(20);
     while cluster.servers[1].child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it ends");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
     }
     let servers = &cluster.servers;
     assert_eq!(set_up(&servers[0], &tokens[1], PASSWORD).await, StatusCode::FORBIDDEN);

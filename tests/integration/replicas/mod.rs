@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::poll_every;
 use reqwest::{Client, Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -39,17 +40,10 @@ struct Cluster {
 impl Cluster {
     /// `None`, and a line that says so, where a server is missing.
     async fn new(redis: bool) -> Option<Self> {
-        let Ok(postgres) = std::env::var("CODEHUB_TEST_POSTGRES") else {
-            println!("skipped: no PostgreSQL");
-            return None;
-        };
-        let redis = match std::env::var("CODEHUB_TEST_REDIS") {
-            Ok(url) if redis => Some(url),
-            Err(_) if redis => {
-                println!("skipped: no Redis");
-                return None;
-            }
-            _ => None,
+        let postgres = codehub_testing::service("CODEHUB_TEST_POSTGRES", "no PostgreSQL")?;
+        let redis = match redis {
+            true => Some(codehub_testing::service("CODEHUB_TEST_REDIS", "no Redis")?),
+            false => None,
         };
         Some(Self::on(&postgres, redis).await)
     }
@@ -121,7 +115,7 @@ impl Cluster {
                 return (epoch, who, started.elapsed());
             }
             assert!(started.elapsed() < within, "nobody took over within {within:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            poll_every(Duration::from_millis(50)).await;
         }
     }
 

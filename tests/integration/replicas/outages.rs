@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use codehub_testing::{eventually, let_time_pass, poll_every};
 use reqwest::{Client, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ const WHOLE: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread")]
 async fn postgresql_may_restart_under_load() {
     let Some(postgres) = OwnPostgres::start() else { return };
-    let Ok(redis) = std::env::var("CODEHUB_TEST_REDIS") else { return println!("skipped: no Redis") };
+    let Some(redis) = codehub_testing::service("CODEHUB_TEST_REDIS", "no Redis") else { return };
     let mut cluster = Cluster::on(&postgres.url("postgres"), Some(redis)).await;
     for _ in 0..3 {
         cluster.add().await;
@@ -38,17 +39,17 @@ async fn postgresql_may_restart_under_load() {
     events.until(&used[0], WHOLE).await;
     let loads: Vec<Load> =
         cluster.servers.iter().zip(&used).map(|(server, id)| Load::on(server, id)).collect();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    eventually("everybody works", async || loads.iter().all(|load| load.so_far().answered > 20)).await;
 
     // One operation has just begun, and every replica has just acknowledged something.
     let (status, _) = cluster.servers[2].post(&format!("/workspaces/{starting}/start"), json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED);
     postgres.stop();
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    let_time_pass(Duration::from_secs(4)).await;
     assert!(!typing.is_finished(), "the WebSocket lives without a database");
     postgres.start_again();
     let back = Instant::now();
-    tokio::time::sleep(RECOVERED + Duration::from_secs(5)).await;
+    let_time_pass(RECOVERED + Duration::from_secs(5)).await;
 
     assert!(!typing.is_finished(), "the WebSocket lives on");
     typing.abort();
@@ -88,9 +89,7 @@ const SETTLED: Duration = Duration::from_secs(11);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_may_be_flushed_killed_and_frozen() {
-    let Ok(postgres) = std::env::var("CODEHUB_TEST_POSTGRES") else {
-        return println!("skipped: no PostgreSQL");
-    };
+    let Some(postgres) = codehub_testing::service("CODEHUB_TEST_POSTGRES", "no PostgreSQL") else { return };
     let Some(mut redis) = OwnRedis::start().await else { return };
     let mut cluster = Cluster::on(&postgres, Some(redis.url())).await;
     for _ in 0..2 {
@@ -111,19 +110,19 @@ async fn redis_may_be_flushed_killed_and_frozen() {
     events.until(&now_and_then, WHOLE).await;
 
     redis.command(&["FLUSHALL"]);
-    tokio::time::sleep(SETTLED + Duration::from_secs(TTL)).await;
+    let_time_pass(SETTLED + Duration::from_secs(TTL)).await;
     heard_within(WHOLE, leader, &mut events, &now_and_then, "flushed").await;
     still_runs(other, &used, "flushed").await;
 
     redis.kill();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let_time_pass(Duration::from_secs(1)).await;
     // Not even the other replica's streams wait for it: they hear the database themselves.
     heard_within(WHOLE, leader, &mut events, &now_and_then, "gone").await;
-    tokio::time::sleep(Duration::from_secs(2 * TTL)).await;
+    let_time_pass(Duration::from_secs(2 * TTL)).await;
     still_runs(other, &used, "gone").await;
     redis.start_again().await;
     heard_within(WHOLE, leader, &mut events, &now_and_then, "back").await;
-    tokio::time::sleep(SETTLED + Duration::from_secs(TTL)).await;
+    let_time_pass(SETTLED + Duration::from_secs(TTL)).await;
     still_runs(other, &used, "back").await;
 
     let before = other.workspace(&now_and_then).await["last_access_at"].clone();
@@ -131,14 +130,14 @@ async fn redis_may_be_flushed_killed_and_frozen() {
     edit(leader, &now_and_then, "while it was frozen").await;
     let visit = other.client.get(other.url(&format!("/w/{now_and_then}/pid"))).bearer_auth(&other.token);
     assert_eq!(visit.send().await.unwrap().status(), StatusCode::OK, "serving goes on");
-    tokio::time::sleep(PAUSE).await;
+    let_time_pass(PAUSE).await;
     still_runs(other, &used, "frozen").await;
     redis.signal(Signal::CONT);
     let thawed = Instant::now();
     events.until("while it was frozen", WHOLE).await;
     heard_within(WHOLE, leader, &mut events, &now_and_then, "thawed").await;
     assert!(thawed.elapsed() < WHOLE, "{:?}", thawed.elapsed());
-    tokio::time::sleep(SETTLED).await;
+    let_time_pass(SETTLED).await;
     still_runs(other, &used, "thawed").await;
     other
         .until(&now_and_then, "activity of the pause is not lost", |it| it["last_access_at"] != before)
@@ -174,7 +173,7 @@ async fn a_server_waits_for_a_database_that_comes_later() {
     let deadline = Instant::now() + Duration::from_secs(20);
     let waiting = loop {
         assert!(Instant::now() < deadline, "it says that it waits");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
         let Ok(answer) = server.client.get(server.url("/readyz")).send().await else { continue };
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         break answer.json::<Value>().await.unwrap();

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::poll_every;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -31,7 +32,7 @@ impl OwnPostgres {
     pub(super) fn start() -> Option<Self> {
         let bin = postgres_bin().filter(|_| std::env::var_os("CODEHUB_TEST_POSTGRES").is_some());
         let Some(bin) = bin else {
-            println!("skipped: no PostgreSQL");
+            codehub_testing::skip("no PostgreSQL");
             return None;
         };
         let directory = tempfile::Builder::new().prefix("codehub-pg").tempdir().unwrap();
@@ -109,10 +110,7 @@ pub(super) struct OwnRedis {
 impl OwnRedis {
     /// `None`, and a line that says so, where there is none.
     pub(super) async fn start() -> Option<Self> {
-        if std::env::var_os("CODEHUB_TEST_REDIS").is_none() {
-            println!("skipped: no Redis");
-            return None;
-        }
+        codehub_testing::service("CODEHUB_TEST_REDIS", "no Redis")?;
         let port = free_port();
         Some(Self { port, child: spawn_redis(port).await })
     }
@@ -161,7 +159,7 @@ async fn spawn_redis(port: u16) -> Child {
     let deadline = Instant::now() + Duration::from_secs(10);
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < deadline, "Redis starts");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        poll_every(Duration::from_millis(20)).await;
     }
     child
 }

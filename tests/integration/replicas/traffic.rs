@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::let_time_pass;
 use futures::{SinkExt as _, StreamExt as _};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -50,7 +51,7 @@ impl Echo {
         tokio::spawn(async move {
             for n in 0_u64.. {
                 self.ask(&format!("still there {n}?")).await;
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                let_time_pass(Duration::from_millis(100)).await;
             }
         })
     }
@@ -103,7 +104,7 @@ impl Load {
                         seen.written = Some(n);
                     }
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                let_time_pass(Duration::from_millis(20)).await;
             }
         });
         Self { task, seen }

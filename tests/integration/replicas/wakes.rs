@@ -32,9 +32,7 @@ async fn reactions(cluster: &Cluster, asked: usize, id: &str) -> Vec<Duration> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_woken_with_and_without_redis() {
-    let Ok(postgres) = std::env::var("CODEHUB_TEST_POSTGRES") else {
-        return println!("skipped: no PostgreSQL");
-    };
+    let Some(postgres) = codehub_testing::service("CODEHUB_TEST_POSTGRES", "no PostgreSQL") else { return };
     let Some(mut redis) = OwnRedis::start().await else { return };
     let mut cluster = Cluster::on(&postgres, Some(redis.url())).await;
     for _ in 0..2 {

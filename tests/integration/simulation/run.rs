@@ -25,6 +25,7 @@ use codehub_store::{
     bus::MemoryBus,
     fake::{FakeClock, FakeStore},
 };
+use codehub_testing::let_time_pass;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -236,7 +237,7 @@ impl Simulation {
     }
 
     async fn wait(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+        let_time_pass(duration).await;
         self.shared.tell_the_time();
     }
 
@@ -335,7 +336,7 @@ impl Simulation {
         let gate = self.processes[at].gate.clone();
         let task = self.processes[at].task.abort_handle();
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(4)).await;
+            let_time_pass(Duration::from_secs(4)).await;
             gate.kill();
             task.abort();
         });

@@ -24,6 +24,7 @@ use codehub_domain::{
 };
 use codehub_runtime::fake::{Gate, World};
 use codehub_store::{fake::FakeClock, *};
+use codehub_testing::let_time_pass;
 use tokio::time::Instant;
 
 /// What all processes share.
@@ -55,7 +56,7 @@ pub(super) struct ProcessStore {
 impl ProcessStore {
     async fn enter(&self) -> Result<()> {
         self.gate.pass().await;
-        tokio::time::sleep(Duration::from_millis(1 + self.shared.world.draw(5))).await;
+        let_time_pass(Duration::from_millis(1 + self.shared.world.draw(5))).await;
         self.gate.pass().await;
         self.shared.tell_the_time();
         self.fault("before it was done")

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codehub_testing::poll_every;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -183,7 +184,7 @@ impl Server {
                 panic!("codehub ended with {status}: {}", fs::read_to_string(self.setup.log_file()).unwrap());
             }
             assert!(Instant::now() < deadline, "codehub did not become ready");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            poll_every(Duration::from_millis(20)).await;
         }
     }
 
@@ -298,7 +299,7 @@ impl Server {
                 return workspace;
             }
             assert!(Instant::now() < deadline, "{what}: still {workspace:#}");
-            tokio::time::sleep(Duration::from_millis(25)).await;
+            poll_every(Duration::from_millis(25)).await;
         }
     }
 

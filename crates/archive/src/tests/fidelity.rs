@@ -152,7 +152,7 @@ fn round_trip(home: &Path) -> PackSummary {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..Default::default() })]
 
     #[test]
     fn any_home_survives(items in vec(items(), 0..40)) {
@@ -221,7 +221,7 @@ fn special_files_are_skipped_and_counted() {
 #[test]
 fn closed_files_and_directories_survive() {
     if !is_root() {
-        eprintln!("skipped: needs root to read what nobody may");
+        codehub_testing::skip("needs root to read what nobody may");
         return;
     }
     let home = sample_home();
@@ -240,7 +240,7 @@ fn capabilities_survive() {
     (capability[0], capability[3], capability[5]) = (1, 2, 4);
     let set = xattr::set(home.path().join("script"), "security.capability", &capability);
     if let Err(error) = set {
-        eprintln!("skipped: capabilities may not be set here ({error})");
+        codehub_testing::skip(format_args!("capabilities may not be set here ({error})"));
         return;
     }
     round_trip(home.path());

@@ -13,7 +13,7 @@ pub(super) fn missing() -> bool {
     };
     let missing = !(runs("tar") && runs("zstd"));
     if missing {
-        eprintln!("skipped: GNU tar and zstd are needed");
+        codehub_testing::skip("no GNU tar or no zstd");
     }
     missing
 }

@@ -326,7 +326,7 @@ fn honest() -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..Default::default() })]
 
     /// Whatever bytes arrive: no panic, and nothing outside changes.
     #[test]

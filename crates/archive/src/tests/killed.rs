@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::super::ObjectArchives;
 use super::*;
+use codehub_testing::let_time_pass;
 
 const KEY: &str = "ws-1/op-1/home.tar.zst";
 
@@ -50,7 +51,7 @@ async fn the_other_process() {
             if let Some(percent) = (watched.done() * 100).checked_div(watched.total()) {
                 println!("at:{percent}");
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            let_time_pass(Duration::from_millis(1)).await;
         }
     });
     match role.as_str() {
@@ -88,7 +89,7 @@ async fn killed_at(mut child: Child, (percent, milliseconds): (u64, u64)) -> boo
         line.split_once("at:").and_then(|(_, at)| at.parse().ok()).is_some_and(|at: u64| at >= percent)
     };
     let _ = lines.find(far_enough);
-    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+    let_time_pass(Duration::from_millis(milliseconds)).await;
     child.kill().unwrap();
     !child.wait().unwrap().success()
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use codehub_testing::{let_time_pass, poll_every};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path as Location;
 use object_store::prefix::PrefixStore;
@@ -20,10 +21,7 @@ use crate::flaky_link::{FlakyLink, Trouble};
 
 /// The server of this run: `endpoint bucket key secret`.
 pub(super) fn server() -> Option<S3Config> {
-    let Ok(text) = std::env::var("CODEHUB_TEST_S3") else {
-        eprintln!("skipped: no S3 server (CODEHUB_TEST_S3 is not set; scripts/test starts one)");
-        return None;
-    };
+    let text = codehub_testing::service("CODEHUB_TEST_S3", "no S3 server")?;
     let words: Vec<&str> = text.split_whitespace().collect();
     let [endpoint, bucket, key, secret] = words[..] else { panic!("CODEHUB_TEST_S3={text:?}") };
     Some(S3Config {
@@ -150,7 +148,7 @@ async fn an_upload_whose_link_breaks_goes_on_when_it_is_back() {
         let breaking = async {
             // Three are on their way at once: where a fourth has begun, one has arrived.
             while rig.link.uploaded() < last + 4 * PART as u64 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                poll_every(Duration::from_millis(1)).await;
             }
             rig.link.set(Trouble::Refuse);
             std::future::pending::<()>().await;
@@ -277,7 +275,7 @@ async fn a_store_that_hangs_is_given_up_and_taken_up_again() {
         let (through, home) = (rig.through.clone(), home.path().to_owned());
         async move { put(&through, &home).await }
     });
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let_time_pass(Duration::from_secs(2)).await;
     assert!(!hanging.is_finished());
     // The fault ends: what hung is cut off, tried again and done.
     rig.link.set(Trouble::None);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use codehub_testing::{eventually, let_time_pass, poll_every};
 use serde_json::json;
 
 use crate::harness::{Ide, SOON, row_text};
@@ -112,10 +113,10 @@ async fn a_returning_page_finds_its_terminal() {
     let ide = Ide::start().await;
     let mut page = ide.socket().await;
     let id = page.open().await;
-    page.type_text(id, "echo still-here; (sleep 1; echo came-meanwhile)&\r").await;
+    page.type_text(id, "echo still-here; (sleep 1; echo came-meanwhile; touch meanwhile)&\r").await;
     page.until_text(id, "still-here\n").await;
     drop(page); // as when the network is cut
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("it printed while nobody looked", async || ide.home.join("meanwhile").exists()).await;
 
     let mut page = ide.socket().await;
     assert_eq!(page.expect("terms").await["terms"][0]["id"], id);
@@ -192,7 +193,7 @@ async fn a_flood_of_output_ends_in_the_latest_screen() {
     let id = page.open().await;
     page.type_text(id, "seq 1 200000; echo the-end\r").await;
     // A page that reads nothing for a while gets one picture, not a backlog.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let_time_pass(Duration::from_secs(2)).await;
     let mut messages = 0;
     while !page.screens.get(&id).is_some_and(|s| s.text().contains("the-end\n")) {
         page.next_within(SOON).await.expect("the last line arrives");
@@ -227,7 +228,7 @@ async fn wait_dead(pid: &str) {
     let end = tokio::time::Instant::now() + SOON;
     while alive(pid) {
         assert!(tokio::time::Instant::now() < end, "process {pid} lives on");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
     }
 }
 
@@ -241,7 +242,7 @@ async fn closing_ends_the_shell_and_what_runs_in_it() {
     let end = tokio::time::Instant::now() + SOON;
     while !ide.home.join("pid").exists() || ide.read("pid").trim().is_empty() {
         assert!(tokio::time::Instant::now() < end);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
     }
     let pid = ide.read("pid");
     assert!(alive(&pid));

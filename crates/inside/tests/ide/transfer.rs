@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use codehub_testing::{eventually, let_time_pass};
 use futures::StreamExt;
 use http::StatusCode;
 
@@ -107,18 +108,13 @@ async fn an_upload_cut_off_leaves_nothing_behind() {
     let ide = Ide::start().await;
     ide.write("kept.txt", "old");
     let pieces = futures::stream::iter(0..3).then(|n| async move {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let_time_pass(Duration::from_millis(50)).await;
         if n < 2 { Ok(Bytes::from_static(b"new")) } else { Err(std::io::Error::other("cut")) }
     });
     let sent =
         ide.http.put(ide.url("api/file?path=kept.txt")).body(reqwest::Body::wrap_stream(pieces)).send().await;
     assert!(sent.is_err() || !sent.unwrap().status().is_success());
-    for _ in 0..50 {
-        if std::fs::read_dir(&ide.home).unwrap().count() == 1 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(std::fs::read_dir(&ide.home).unwrap().count(), 1);
+    eventually("what had arrived is removed", async || std::fs::read_dir(&ide.home).unwrap().count() == 1)
+        .await;
     assert_eq!(ide.read("kept.txt"), "old");
 }

@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
 use anyhow::Context as _;
+use codehub_testing::let_time_pass;
 
 use super::*;
 
@@ -57,7 +58,7 @@ async fn ages_become_times_by_the_databases_clock() {
     let activity = Activity::default();
     let told = Told::new();
     activity.record(id(1), Kind::Http);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let_time_pass(Duration::from_millis(200)).await;
     activity.record(id(2), Kind::FromWorkspace);
     // A database that lives in another year than this machine.
     assert_eq!(flush(&activity, at(1_000), &told).await, 2);
@@ -76,7 +77,7 @@ async fn only_what_is_new_is_told() {
     cell.record(Kind::Http);
     assert_eq!(flush(&activity, at(10), &told).await, 1);
     assert_eq!(flush(&activity, at(20), &told).await, 0);
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    let_time_pass(Duration::from_millis(5)).await;
     cell.record(Kind::FromClient);
     assert_eq!(flush(&activity, at(30), &told).await, 1);
     assert!(told.seen()[&id(1)] > at(29));
@@ -102,9 +103,9 @@ async fn an_open_connection_is_told_again_and_again_where_connections_count() {
         let told = Told::new();
         let socket = activity.open_socket(&activity.cell(id(1)), false);
         assert_eq!(flush(&activity, at(10), &told).await, 1);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let_time_pass(Duration::from_millis(5)).await;
         assert_eq!(flush(&activity, at(20), &told).await, told_again, "{mode:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let_time_pass(Duration::from_millis(5)).await;
         drop(socket);
         // Its end is the last activity.
         assert_eq!(flush(&activity, at(30), &told).await, told_again, "{mode:?}");

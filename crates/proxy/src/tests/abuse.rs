@@ -38,7 +38,7 @@ fn sleeping(rig: &Rig) {
 /// Starts what is wanted, a little later, as a controller would.
 async fn start_what_is_wanted(gate: std::sync::Arc<FakeGate>) {
     loop {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        let_time_pass(Duration::from_millis(200)).await;
         let started: Vec<WorkspaceId> = {
             let mut views = gate.views.lock().unwrap();
             let wanted = views

@@ -114,7 +114,8 @@ async fn connections_are_reused_and_stale_ones_replaced() {
     let rig = Rig::before(&upstream).await;
     for _ in 0..10 {
         assert_eq!(status_of(&rig.get("/", &[]).await), 200);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        // Given back a moment after the answer has been read.
+        let_time_pass(Duration::from_millis(5)).await;
     }
     assert_eq!(upstream.connections.load(SeqCst), 1);
 
@@ -129,13 +130,17 @@ async fn connections_are_reused_and_stale_ones_replaced() {
     .await;
     rig.lead_to(&rude);
     rig.gate.change(|_| {});
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(status_of(&rig.get("/", &[]).await), 200);
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    eventually("the new address is known", async || {
+        assert_eq!(status_of(&rig.get("/", &[]).await), 200);
+        rude.connections.load(SeqCst) > 0
+    })
+    .await;
+    // Old enough that nobody takes it for a connection that is surely alive.
+    let_time_pass(Duration::from_millis(400)).await;
     assert_eq!(status_of(&rig.get("/", &[]).await), 200, "not retried");
     assert_eq!(rude.connections.load(SeqCst), 2);
     // What must not happen twice is not sent twice.
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    let_time_pass(Duration::from_millis(400)).await;
     let answer = rig.send("POST", "/", &[&cookie(), "Content-Length: 0"]).await;
     assert_eq!(status_of(&answer), 502);
     assert!(rig.gate.looks.load(SeqCst) > 0);
@@ -149,7 +154,8 @@ async fn a_moved_workspace_is_looked_for_once_more() {
     drop(first);
     let second = Upstream::echoing_heads().await;
     rig.lead_to(&second);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Long enough that the first one's end has been noticed, or would have been.
+    let_time_pass(Duration::from_millis(300)).await;
     assert_eq!(status_of(&rig.get("/", &[]).await), 200);
     assert_eq!(rig.gate.looks.load(SeqCst), 0);
 }
@@ -158,8 +164,9 @@ async fn a_moved_workspace_is_looked_for_once_more() {
 async fn nothing_listening_is_502_and_the_controller_is_told() {
     let upstream = Upstream::echoing_heads().await;
     let rig = Rig::before(&upstream).await;
+    let address = upstream.addr;
     drop(upstream);
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    eventually("its door is shut", async || tokio::net::TcpStream::connect(address).await.is_err()).await;
     assert_eq!(status_of(&rig.get("/", &[]).await), 502);
     assert_eq!(rig.gate.looks.load(SeqCst), 1);
 }
@@ -248,7 +255,8 @@ async fn a_client_that_expects_100_sends_only_when_the_workspace_wants_it() {
             stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await.unwrap();
             return;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // A client that did not wait would have sent its body by now.
+        let_time_pass(Duration::from_millis(100)).await;
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
         let mut body = [0; 5];
         stream.read_exact(&mut body).await.unwrap();
@@ -338,7 +346,8 @@ async fn a_download_waits_for_its_reader() {
     let mut stream = rig.connect().await;
     stream.write_all(head("GET", "/", &[&cookie()]).as_bytes()).await.unwrap();
     read_head(&mut stream).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // As much as would be taken by somebody who does not wait.
+    let_time_pass(Duration::from_millis(700)).await;
     let while_nobody_reads = sent.load(SeqCst);
     assert!(while_nobody_reads < 16 * MIB as u64, "{while_nobody_reads} bytes were taken in advance");
     let mut buffer = vec![0; MIB];
@@ -361,7 +370,7 @@ async fn an_upload_waits_for_its_reader() {
         async move {
             read_head(&mut stream).await;
             while !go.load(SeqCst) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                poll_every(Duration::from_millis(10)).await;
             }
             let mut buffer = vec![0; MIB];
             let mut left = TOTAL;
@@ -387,7 +396,8 @@ async fn an_upload_waits_for_its_reader() {
         }
         std::future::pending::<()>().await;
     });
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // As much as would be taken by somebody who does not wait.
+    let_time_pass(Duration::from_millis(700)).await;
     let while_nobody_reads = sent.load(SeqCst);
     assert!(while_nobody_reads < 24 * MIB as u64, "{while_nobody_reads} bytes were taken in advance");
     go.store(true, SeqCst);

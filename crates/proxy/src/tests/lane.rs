@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex, atomic::Ordering::SeqCst};
 
 use codehub_domain::Operation;
 use codehub_domain::change::Change;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::Notify,
+};
 
 use super::support::*;
 
@@ -230,12 +233,18 @@ async fn a_client_that_leaves_takes_its_request_along() {
 
 #[tokio::test]
 async fn shutting_down_closes_what_is_idle_and_finishes_what_is_not() {
-    let upstream = Upstream::new(|mut stream| async move {
-        while let Some(head) = read_head(&mut stream).await {
-            if head.contains("/slow ") {
-                tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let (asked, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let slow = (asked.clone(), finish.clone());
+    let upstream = Upstream::new(move |mut stream| {
+        let (asked, finish) = slow.clone();
+        async move {
+            while let Some(head) = read_head(&mut stream).await {
+                if head.contains("/slow ") {
+                    asked.notify_one();
+                    finish.notified().await;
+                }
+                stream.write_all(PLAIN.as_bytes()).await.unwrap();
             }
-            stream.write_all(PLAIN.as_bytes()).await.unwrap();
         }
     })
     .await;
@@ -245,11 +254,12 @@ async fn shutting_down_closes_what_is_idle_and_finishes_what_is_not() {
     idle.write_all(head("GET", "/", &[&cookie]).as_bytes()).await.unwrap();
     assert_eq!(status_of(&read_head(&mut idle).await.unwrap()), 200);
     busy.write_all(head("GET", "/slow", &[&cookie]).as_bytes()).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    asked.notified().await;
     rig.shutdown.cancel();
     let mut rest = String::new();
     idle.read_to_string(&mut rest).await.unwrap();
     assert_eq!(rest, "ok");
+    finish.notify_one();
     let mut got = String::new();
     busy.read_to_string(&mut got).await.unwrap();
     assert_eq!((status_of(&got), body_of(&got)), (200, "ok"));
@@ -285,7 +295,8 @@ async fn an_open_connection_is_refused_as_soon_as_the_workspace_stops_or_the_ses
         let express = String::from_utf8_lossy(&body).contains("X-CamelCase");
         (status_of(&answer), express)
     };
-    let heard = || tokio::time::sleep(std::time::Duration::from_millis(50));
+    // The news arrive meanwhile. Whoever asks whether they have makes the request that this test counts.
+    let heard = || let_time_pass(std::time::Duration::from_millis(200));
     assert_eq!(status().await, (200, false));
     assert_eq!([status().await, status().await], [(200, true); 2]);
     let reads = rig.gate.reads.load(SeqCst);

@@ -61,8 +61,7 @@ async fn the_order_of_checks() {
         assert_eq!(status_of(&rig.raw(request).await), 404, "{path}");
     }
     rig.gate.change(|view| view.deleted = true);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(status_of(&rig.get("/", &[]).await), 404);
+    rig.soon_answers(404).await;
 }
 
 #[tokio::test]
@@ -169,12 +168,11 @@ async fn a_slow_wake_is_held_and_answered_by_the_workspace_itself() {
     rig.gate.change(|view| (view.phase, view.desired) = (Phase::Standby, Desired::Standby));
     let gate = rig.gate.clone();
     tokio::spawn(async move {
-        while gate.wakes.load(SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        gate.woken_once().await;
+        // Slowly.
+        let_time_pass(Duration::from_millis(300)).await;
         gate.change(|view| view.operation = Operation::Starting);
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let_time_pass(Duration::from_millis(300)).await;
         gate.change(|view| (view.phase, view.operation) = (Phase::Running, Operation::None));
     });
     let answer = rig.navigate(&[]).await;
@@ -190,7 +188,9 @@ async fn five_hundred_navigations_ask_once() {
     rig.gate.change(|view| (view.phase, view.desired) = (Phase::Standby, Desired::Standby));
     let gate = rig.gate.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(1000)).await;
+        gate.woken_once().await;
+        // Long enough for all of them to be waiting.
+        let_time_pass(Duration::from_secs(1)).await;
         gate.change(|view| (view.phase, view.operation) = (Phase::Running, Operation::None));
     });
     let visits: Vec<_> = (0..500)
@@ -250,12 +250,11 @@ async fn a_workspace_that_is_just_stopping_is_woken_when_that_has_ended() {
     rig.gate.change(|view| (view.operation, view.desired) = (Operation::Stopping, Desired::Standby));
     let gate = rig.gate.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // The visitor is waiting by then.
+        let_time_pass(Duration::from_millis(200)).await;
         gate.change(|view| (view.phase, view.operation) = (Phase::Standby, Operation::None));
-        while gate.wakes.load(SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        gate.woken_once().await;
+        let_time_pass(Duration::from_millis(100)).await;
         gate.change(|view| view.phase = Phase::Running);
     });
     assert_eq!(status_of(&rig.navigate(&[]).await), 200);
@@ -299,7 +298,7 @@ async fn pages_for_what_cannot_be_woken() {
     ];
     for (edit, words) in cases {
         rig.gate.change(edit);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        eventually(words[0], async || rig.navigate(&[]).await.contains(words[0])).await;
         let page = rig.navigate(&[]).await;
         assert_eq!(status_of(&page), 502);
         assert!(page.contains(&back), "{page}");
@@ -316,7 +315,7 @@ async fn pages_for_what_cannot_be_woken() {
         scope: LimitScope::User { limit: 1 },
         running: vec![RunningWorkspace { id, name: "the <other>".into() }],
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    eventually("the limit", async || rig.navigate(&[]).await.contains(&stop)).await;
     let page = rig.navigate(&[]).await;
     assert_eq!(status_of(&page), 502);
     assert!(page.contains(&stop) && page.contains(&back) && page.contains("the &lt;other&gt;"), "{page}");
@@ -334,14 +333,11 @@ async fn a_stopped_workspace_and_an_ended_session_are_refused_at_once() {
     assert_eq!((rig.gate.reads.load(SeqCst), rig.gate.identifications.load(SeqCst)), (reads, asked));
 
     rig.gate.change(|view| view.operation = Operation::Stopping);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(status_of(&rig.get("/", &[]).await), 503);
+    rig.soon_answers(503).await;
     rig.gate.change(|view| view.operation = Operation::None);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(status_of(&rig.get("/", &[]).await), 200);
+    rig.soon_answers(200).await;
 
     rig.gate.sessions.lock().unwrap().clear();
     rig.gate.tell(Change::Access { user: owner() });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(status_of(&rig.get("/", &[]).await), 401);
+    rig.soon_answers(401).await;
 }

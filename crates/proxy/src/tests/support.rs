@@ -16,6 +16,7 @@ use codehub_domain::change::Change;
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId, activity::ActivityMode,
 };
+pub(super) use codehub_testing::{eventually, let_time_pass, poll_every};
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
@@ -75,6 +76,13 @@ pub(super) struct FakeGate {
 }
 
 impl FakeGate {
+    /// Waits until somebody has asked for it to be woken; a test's own timeout ends it.
+    pub(super) async fn woken_once(&self) {
+        while self.wakes.load(SeqCst) == 0 {
+            poll_every(Duration::from_millis(5)).await;
+        }
+    }
+
     fn new() -> Arc<Self> {
         let view = View {
             id: workspace(),
@@ -160,7 +168,8 @@ impl Gate for FakeGate {
 
     async fn wake(&self, id: WorkspaceId, _: UserId) -> Result<Woken, GateError> {
         self.wakes.fetch_add(1, SeqCst);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        // A database takes its time.
+        let_time_pass(Duration::from_millis(20)).await;
         let answer = self.woken.lock().unwrap().clone();
         if answer == Woken::Asked {
             self.views.lock().unwrap().get_mut(&id).unwrap().desired = Desired::Running;
@@ -275,6 +284,12 @@ impl Rig {
         let mut lines: Vec<&str> = lines.to_vec();
         lines.push(&cookie);
         self.send("GET", rest, &lines).await
+    }
+
+    /// Waits until the owner gets this status: the news of a change take a moment.
+    pub(super) async fn soon_answers(&self, status: u16) {
+        eventually(&format!("it answers {status}"), async || status_of(&self.get("/", &[]).await) == status)
+            .await;
     }
 
     /// Opened in a browser by the owner.

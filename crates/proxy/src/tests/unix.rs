@@ -40,7 +40,8 @@ async fn requests_and_messages_pass() {
         assert_eq!(status_of(&answer), 200);
         assert!(body_of(&answer).starts_with("GET /x?y HTTP/1.1\r\n"), "{answer}");
         assert_eq!(header_of(&answer, "location"), Some("http://127.0.0.1:80/elsewhere"), "not its own");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        // Given back a moment after the answer.
+        let_time_pass(Duration::from_millis(20)).await;
     }
     assert_eq!(upstream.connections.load(SeqCst), 1, "the connection is kept");
 

@@ -137,7 +137,8 @@ async fn a_large_message_passes_with_back_pressure() {
         }
         std::future::pending::<()>().await;
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Nobody reads for a while.
+    let_time_pass(Duration::from_millis(300)).await;
     let mut all = vec![0; 14 + length as usize];
     timeout(Duration::from_secs(20), reader.read_exact(&mut all)).await.unwrap().unwrap();
     assert!(all[14..].iter().all(|&b| b == 5));
@@ -190,7 +191,8 @@ async fn a_workspace_killed_by_a_stop_gives_1001_before_the_news_arrive() {
     let upstream = Upstream::new(|mut stream| async move {
         read_head(&mut stream).await;
         stream.write_all(SWITCH.as_bytes()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // Killed a moment later, when the wish is written.
+        let_time_pass(Duration::from_millis(200)).await;
     })
     .await;
     let rig = Rig::before(&upstream).await;
@@ -271,7 +273,7 @@ async fn work_on_a_connection_prolongs_its_session_and_an_open_tab_does_not() {
     while begun.elapsed() < Duration::from_secs(5) {
         working.write_all(&message).await.unwrap();
         assert_eq!(read(&mut working, message.len()).await, message);
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        let_time_pass(Duration::from_millis(200)).await;
     }
     assert_eq!(rest(&mut left_open).await, close_frame(1008, "signed out", false));
 }
@@ -356,7 +358,7 @@ async fn where_connections_count_messages_do_not_and_the_end_does() {
     stream.write_all(&message).await.unwrap();
     read(&mut stream, message.len()).await;
     assert_eq!(age(&rig, Kind::FromClient), None);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let_time_pass(Duration::from_millis(300)).await;
     assert!(age(&rig, Kind::Socket).unwrap() >= Duration::from_millis(300));
     stream.shutdown().await.unwrap();
     rest(&mut stream).await;

@@ -25,7 +25,8 @@ async fn says(answer: &'static str, close: bool) -> Upstream {
 async fn twice(upstream: &Upstream) -> ([String; 2], u32) {
     let rig = Rig::before(upstream).await;
     let first = rig.get("/", &[]).await;
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    // A connection that is kept is given back a moment after the answer.
+    let_time_pass(Duration::from_millis(20)).await;
     ([first, rig.get("/", &[]).await], upstream.connections.load(SeqCst))
 }
 
@@ -188,7 +189,7 @@ async fn uploads_arrive_whole_however_they_are_framed() {
                 sent.push_str(piece);
                 if pause > 0 {
                     stream.write_all(std::mem::take(&mut sent).as_bytes()).await.unwrap();
-                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                    let_time_pass(Duration::from_millis(pause)).await;
                 }
             }
             stream.write_all(sent.as_bytes()).await.unwrap();

@@ -91,13 +91,7 @@ async fn a_deletion_that_was_cut_off_is_finished_later() {
     assert_eq!(place.trash(), 2);
     let again = DirectoryVolumes::new(place.dir.path());
     again.prepare().await.unwrap();
-    for _ in 0..200 {
-        if place.trash() == 0 {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    panic!("the trash was not swept at start");
+    codehub_testing::eventually("the trash is swept at start", async || place.trash() == 0).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use codehub_domain::{Desired, Phase, Workspace, event::Actor, limits::Limits};
 use codehub_runtime::{InstanceSpec, volumes::Scope};
 use codehub_store::{Asked, Due, Store as _};
+use codehub_testing::let_time_pass;
 
 use super::{OWNER, Rig};
 
@@ -52,11 +53,11 @@ async fn a_volume_that_reappears_is_the_collectors() {
     let workspace = gone(&rig).await;
     let volume = workspace.volume(workspace.status.home.generation);
     rig.app.backends.volumes.create(&volume).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    let_time_pass(Duration::from_secs(60)).await;
     assert_eq!(rig.get(workspace.id), workspace, "nobody looks at its row any more");
     let reading = rig.store.workspaces_due(Due::Full { also_oldest: 100 }).await.unwrap();
     assert_eq!(reading.workspaces, []);
     // Seen in one cycle, and again when it has been garbage for long enough.
-    tokio::time::sleep(Duration::from_secs(9 * 3600)).await;
+    let_time_pass(Duration::from_secs(9 * 3600)).await;
     assert_eq!(volumes_left(&rig).await, 0);
 }

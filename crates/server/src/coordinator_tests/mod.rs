@@ -19,6 +19,7 @@ use codehub_store::{
     bus::MemoryBus,
     fake::{FakeClock, FakeStore, Moment},
 };
+use codehub_testing::poll_every;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -70,7 +71,7 @@ impl Rig {
         let coordinator = codehub_coordinator::run(context, leadership, CancellationToken::new());
         let ticking = async move {
             loop {
-                tokio::time::sleep(TICK).await;
+                poll_every(TICK).await;
                 clock.advance(TICK);
             }
         };
@@ -124,7 +125,7 @@ impl Rig {
                 if (status.phase, status.operation) == (phase, Operation::None) {
                     return;
                 }
-                tokio::time::sleep(TICK).await;
+                poll_every(TICK).await;
             }
         };
         let within = Duration::from_secs(60);
@@ -134,7 +135,7 @@ impl Rig {
     async fn until(&self, what: &str, done: impl Fn(&App) -> bool) {
         let waiting = async {
             while !done(&self.app) {
-                tokio::time::sleep(TICK).await;
+                poll_every(TICK).await;
             }
         };
         let within = Duration::from_secs(600);

@@ -10,6 +10,7 @@ use codehub_domain::{
 };
 use codehub_runtime as runtime;
 use codehub_runtime::{InstanceSpec, Instances, Listed, LogQuery, LogStream};
+use codehub_testing::let_time_pass;
 use codehub_upstream::Upstream;
 use http::StatusCode;
 
@@ -49,7 +50,7 @@ async fn a_controller_that_panics_continues_what_it_finds() {
     assert!(rig.is_failing("controller"));
     rig.reaches(id, Phase::Running).await;
     assert_eq!(rig.leads_with(), Some(Epoch(1)));
-    tokio::time::sleep(STEADY).await;
+    let_time_pass(STEADY).await;
     assert!(!rig.is_failing("controller"));
 }
 
@@ -57,7 +58,7 @@ async fn a_controller_that_panics_continues_what_it_finds() {
 async fn one_that_keeps_panicking_is_tried_ever_more_rarely() {
     let rig = Rig::new().await;
     rig.panic_at("ttl_next", u32::MAX);
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    let_time_pass(Duration::from_secs(600)).await;
     let failing: Vec<u32> = rig.app.health.failing().into_values().collect();
     // 1 + 2 + 4 + 8 + 16 + 32 seconds, then once a minute.
     assert!(matches!(failing[..], [13..=16]), "{failing:?}");
@@ -69,10 +70,10 @@ async fn one_that_keeps_panicking_is_tried_ever_more_rarely() {
 async fn without_a_holder_there_is_no_term() {
     let rig = Rig::new().await;
     rig.until("a leader", |app| app.leading.borrow().is_some()).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let_time_pass(Duration::from_secs(1)).await;
     // The TTLs have had their turn; the next to ask is the holder.
     rig.panic_at("epoch_is_current", 1);
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    let_time_pass(Duration::from_secs(6)).await;
     assert_eq!((rig.leads_with(), rig.app.health.problem()), (Some(Epoch(2)), None));
 }
 

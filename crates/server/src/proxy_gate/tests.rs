@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use codehub_coordinator::Backends;
 use codehub_proxy::gate::{Credential, Gate, ProxyIde, Woken};
+use codehub_testing::{eventually, let_time_pass};
 use tokio::net::TcpListener;
 
 use super::{ActivitySink, AppGate};
@@ -205,12 +206,8 @@ async fn from_sleep_to_the_ide_and_out_again() {
 
     // Stopped, then signed out: both are noticed without being asked for.
     let until = async |status: u16| {
-        let reached = async {
-            while open("cors").await.unwrap().status() != status {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(1), reached).await.unwrap();
+        let answers = async || open("cors").await.unwrap().status() == status;
+        tokio::time::timeout(Duration::from_secs(1), eventually("the news arrive", answers)).await.unwrap();
     };
     server.become_phase(id, Phase::Standby).await;
     until(503).await;
@@ -230,7 +227,7 @@ async fn the_countdown_knows_what_was_seen_and_not_written_down() {
     // By the database's clock, which lives in another year; the slack of flush and sync is in it.
     server.app.activity.record(id, Kind::Http);
     server.app.activity.flush(&server.sink()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let_time_pass(Duration::from_millis(50)).await;
     server.app.activity.record(id, Kind::FromClient);
     let after = gate.sleep(id).await.unwrap().unwrap();
     assert!(after.stops_at > before.stops_at, "{before:?} {after:?}");

@@ -17,6 +17,7 @@ use std::{
 };
 
 use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId, observed::InstanceState};
+use codehub_testing::poll_every;
 use uuid::Uuid;
 
 use super::*;
@@ -25,12 +26,9 @@ use codehub_archive::ObjectArchives;
 
 /// The engine of this run: `host start-script pid-file`.
 pub(super) fn engine_host() -> Option<String> {
-    let Ok(text) = std::env::var("CODEHUB_TEST_DOCKER") else {
-        eprintln!("skipped: no Docker (CODEHUB_TEST_DOCKER is not set; scripts/test starts an engine)");
-        return None;
-    };
+    let text = codehub_testing::service("CODEHUB_TEST_DOCKER", "no Docker")?;
     if codehub().is_none() {
-        eprintln!("skipped: target/debug/codehub is not built");
+        codehub_testing::skip("target/debug/codehub is not built");
         return None;
     }
     text.split_whitespace().next().map(str::to_owned)
@@ -150,7 +148,7 @@ impl Rig {
                 }
             }
             assert!(begun.elapsed() < Duration::from_secs(30), "{status:?}");
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            poll_every(Duration::from_millis(30)).await;
         }
     }
 }

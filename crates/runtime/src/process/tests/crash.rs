@@ -1,6 +1,7 @@
 //! What a CodeHub that was killed leaves, and what the next one makes of it.
 
 use super::*;
+use codehub_testing::{eventually, let_time_pass, poll_every};
 
 #[tokio::test]
 async fn a_new_codehub_finds_the_running_process() {
@@ -141,7 +142,7 @@ async fn killed_at_any_moment_there_is_never_a_second_process() {
             .spawn()
             .unwrap();
         // Spread over opening, starting and stopping.
-        tokio::time::sleep(Duration::from_micros(8_000 + round * 3_700)).await;
+        let_time_pass(Duration::from_micros(8_000 + round * 3_700)).await;
         codehub.start_kill().unwrap();
         codehub.wait().await.unwrap();
         // The next one starts at once, while what was being launched may still be on its way.
@@ -151,7 +152,7 @@ async fn killed_at_any_moment_there_is_never_a_second_process() {
         eventually("it runs", async || {
             // Adopted or new; if it was already asked to end, the next start finds it gone.
             runtime.start(&place.spec(1)).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            poll_every(Duration::from_millis(30)).await;
             let now = place.mains();
             assert!(now.len() <= 1, "round {round}: {now:?}, before {before:?}, {:?}", place.record());
             now.first().is_some_and(|&pid| pid == place.recorded_pid())

@@ -186,7 +186,7 @@ async fn stop_ends_the_whole_tree() {
     runtime.start(&place.spec(1)).await.unwrap();
     let pid_in = |name: &str| fs::read_to_string(place.home(1).join(name)).ok()?.trim().parse::<i32>().ok();
     eventually("all are there", async || pid_in("deaf").is_some() && pid_in("bare").is_some()).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually("and their programs", async || place.processes().len() >= 5).await;
     let mut all: Vec<i32> = place.processes().iter().map(|it| it.stat.pid).collect();
     all.extend(pid_in("bare"));
     assert!(all.len() >= 6, "{all:?}");
@@ -216,12 +216,13 @@ async fn what_a_dead_program_left_is_cleared_away_before_the_next_start() {
 
 #[tokio::test]
 async fn a_program_that_ends_when_asked_is_not_waited_for() {
-    let place = Place::new(shell("trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done")).await;
+    let place =
+        Place::new(shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done")).await;
     let mut config = place.config();
     config.stop_grace = Duration::from_secs(30);
     let runtime = ProcessRuntime::open(config).await.unwrap();
     runtime.start(&place.spec(1)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    eventually("it listens to signals", async || place.log(&runtime).await.contains("ready")).await;
     let begun = Instant::now();
     runtime.stop(place.id).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
@@ -290,17 +291,15 @@ async fn default_settings_are_written_once_and_never_through_a_link() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
-/// The rows of the IDE table, as far as they are installed here.
+/// The rows of the IDE table, with the real programs: `CODEHUB_TEST_IDES` is a directory that has them.
 #[tokio::test]
 async fn installed_ides_become_ready_and_end() {
+    let Some(programs) = codehub_testing::service("CODEHUB_TEST_IDES", "no code-server and JupyterLab")
+    else {
+        return;
+    };
     for choice in [IdeChoice::CodeServer, IdeChoice::JupyterLab] {
-        let ide = match ide::resolve(choice, &[], "/healthz", Path::new("/nowhere")) {
-            Ok(ide) => ide,
-            Err(why) => {
-                println!("skipped: {why}");
-                continue;
-            }
-        };
+        let ide = ide::resolve_in(choice, &[], "/healthz", Path::new("/nowhere"), programs.as_ref()).unwrap();
         let place = Place::new(web()).await;
         let mut config = place.config();
         config.ide = ide;

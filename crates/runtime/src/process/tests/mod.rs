@@ -14,6 +14,7 @@ use std::{
 };
 
 use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId, observed::InstanceState};
+use codehub_testing::eventually;
 use futures::StreamExt;
 
 use super::{
@@ -210,16 +211,6 @@ impl Place {
         let parts: Vec<_> = stream.collect().await;
         parts.into_iter().map(|part| String::from_utf8_lossy(&part.unwrap()).into_owned()).collect()
     }
-}
-
-async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    for _ in 0..600 {
-        if so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    panic!("never: {what}");
 }
 
 fn is_alive(pid: i32) -> bool {

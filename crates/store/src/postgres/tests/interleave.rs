@@ -9,6 +9,7 @@ use std::{
 use codehub_domain::{
     Desired, Epoch, Phase, Timestamp, WorkspaceId, event::Actor, limits::Limits, ttl::TtlPolicy,
 };
+use codehub_testing::let_time_pass;
 use futures::{StreamExt, stream};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -71,12 +72,12 @@ async fn one(
     idle(store, id).await;
     let (wait_ttl, wait_user) = (random.random_range(0..4), random.random_range(0..4));
     let ttl = async {
-        tokio::time::sleep(Duration::from_millis(wait_ttl)).await;
+        let_time_pass(Duration::from_millis(wait_ttl)).await;
         store.ttl_expire(epoch, &POLICY).await.unwrap();
     };
     let starts = round.is_multiple_of(2);
     let user = async {
-        tokio::time::sleep(Duration::from_millis(wait_user)).await;
+        let_time_pass(Duration::from_millis(wait_user)).await;
         if starts {
             let asked = store
                 .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, "start")

@@ -6,6 +6,7 @@ use codehub_domain::{Desired, Phase};
 
 use super::{Database, server::with_workspace};
 use crate::{Renewed, Saved, Store};
+use codehub_testing::poll_every;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_leads_and_the_next_takes_over_when_it_goes() {
@@ -25,7 +26,7 @@ async fn one_leads_and_the_next_takes_over_when_it_goes() {
             break lease;
         }
         assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
     };
     assert_eq!(next.epoch().0, epoch.0 + 1);
     assert!(!one.epoch_is_current(epoch).await.unwrap());

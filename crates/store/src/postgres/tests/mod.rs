@@ -72,10 +72,7 @@ pub(super) struct Database {
 impl Database {
     /// `None`, and a line that says so, where there is no server.
     pub(super) async fn create() -> Option<Self> {
-        let Ok(server) = std::env::var("CODEHUB_TEST_POSTGRES") else {
-            println!("skipped: no PostgreSQL");
-            return None;
-        };
+        let server = codehub_testing::service("CODEHUB_TEST_POSTGRES", "no PostgreSQL")?;
         let name = format!("codehub_test_{}", Uuid::new_v4().simple());
         let mut connection = PgConnection::connect(&server).await.unwrap();
         let create = format!("CREATE DATABASE {name}");

@@ -9,6 +9,7 @@ use crate::{
     Change, Created, Edit, Store, StoreError, UserChange,
     contract::{new_workspace, user_id},
 };
+use codehub_testing::let_time_pass;
 
 pub(super) async fn with_workspace(store: &SqliteStore) -> codehub_domain::Workspace {
     let user = user_id();
@@ -190,7 +191,7 @@ async fn a_caller_that_goes_away_leaves_no_silent_commit() {
         let edit = Edit { memo: Some(n.to_string()), ..Edit::default() };
         let id = made.id;
         let call = tokio::spawn(async move { asking.workspace_edit(id, edit).await });
-        tokio::time::sleep(std::time::Duration::from_micros(u64::from(n) * 10)).await;
+        let_time_pass(std::time::Duration::from_micros(u64::from(n) * 10)).await;
         call.abort();
         let _ = call.await;
     }
