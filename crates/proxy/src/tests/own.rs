@@ -74,7 +74,7 @@ async fn a_page_hears_how_its_workspace_is_and_that_is_no_activity() {
     // So that the short way knows everything, and could forward it.
     assert_eq!(status_of(&rig.get("/", &[]).await), 200);
     let before = rig.activity.cell(workspace()).age(Kind::Http).unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    let_time_pass(Duration::from_millis(20)).await;
     let mut page = Page::open(&rig).await;
     let first = page.hears("\n\n").await.unwrap();
     assert!(first.contains("text/event-stream") && first.contains(r#""state":"running""#), "{first}");
@@ -135,7 +135,7 @@ async fn waking_is_asked_for_by_the_workspaces_own_page() {
         let gate = rig.gate.clone();
         let waking = tokio::spawn(async move {
             while gate.wakes.load(SeqCst) == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                poll_every(Duration::from_millis(5)).await;
             }
             gate.change(|view| (view.phase, view.operation) = (Phase::Running, Operation::None));
         });
