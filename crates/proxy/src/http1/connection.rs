@@ -303,24 +303,16 @@ impl Connection<'_> {
         let cell = Some(&memo.fresh.entry.cell).filter(|_| work && !events);
         match framing {
             None => lease.give_back(),
-            Some(framing) => match lease.wire.take_whole_body() {
-                Some(body) => {
-                    if let Some(cell) = cell {
-                        cell.record(Kind::Http);
-                    }
-                    if body.len() <= SMALL {
-                        self.answer.head().put_slice(&body);
-                        drop(body);
-                    } else {
-                        self.answer.follow_with(ProxyBody::Full(body.freeze()), framing);
-                    }
-                    lease.give_back();
+            Some(_) if lease.wire.put_small_body(self.answer.head(), SMALL) => {
+                if let Some(cell) = cell {
+                    cell.record(Kind::Http);
                 }
-                None => {
-                    let body = FromWorkspace::new(lease, cell.cloned());
-                    self.answer.follow_with(ProxyBody::FromWorkspace(body), framing);
-                }
-            },
+                lease.give_back();
+            }
+            Some(framing) => {
+                let body = FromWorkspace::new(lease, cell.cloned());
+                self.answer.follow_with(ProxyBody::FromWorkspace(body), framing);
+            }
         }
         self.client.memo = Some(memo);
         GoesOn::unless(!self.flush().await || self.end(close, false).await)

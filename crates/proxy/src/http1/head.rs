@@ -107,7 +107,7 @@ pub(crate) fn request<T>(bytes: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> 
     let mut parsed = httparse::Request::new(&mut []);
     let length = match parsed.parse_with_uninit_headers(bytes, &mut slots)? {
         httparse::Status::Complete(length) => length,
-        httparse::Status::Partial => return Ok(partial(bytes)?),
+        httparse::Status::Partial => return partial(bytes),
     };
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err(Malformed::new("an invalid request line"));
@@ -141,7 +141,7 @@ pub(crate) fn answer<T>(
     let parsing = httparse::ParserConfig::default();
     let length = match parsing.parse_response_with_uninit_headers(&mut parsed, bytes, &mut slots)? {
         httparse::Status::Complete(length) => length,
-        httparse::Status::Partial => return Ok(partial(bytes)?),
+        httparse::Status::Partial => return partial(bytes),
     };
     let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
     let (Some(status), Some(minor)) = (status, parsed.version) else {

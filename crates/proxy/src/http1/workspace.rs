@@ -152,13 +152,18 @@ impl Wire {
         Poll::Ready(frame.transpose())
     }
 
-    /// All of the body, where it came with the head.
-    pub(crate) fn take_whole_body(&mut self) -> Option<BytesMut> {
-        let Decoder::Length(length) = self.incoming else { return None };
+    /// Puts all of the body behind what is there, if it is not larger than this and came with the head.
+    pub(crate) fn put_small_body(&mut self, out: &mut BytesMut, most: usize) -> bool {
+        let Decoder::Length(length) = self.incoming else { return false };
         let ahead = &mut self.reader.ahead;
-        let length = usize::try_from(length).ok().filter(|length| *length <= ahead.len())?;
+        let Some(length) = usize::try_from(length).ok().filter(|length| *length <= ahead.len().min(most))
+        else {
+            return false;
+        };
+        out.extend_from_slice(&ahead[..length]);
+        ahead.advance(length);
         self.incoming = Decoder::Ended;
-        Some(ahead.split_to(length))
+        true
     }
 
     /// Whether the answer has been read whole.
