@@ -14,15 +14,17 @@ use codehub_domain::UserId;
 use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 
-use super::{
-    cookies,
+use crate::{
+    credential::TOKEN_PREFIX,
     error::ProxyError,
     gate::{Caller, Credential, Gate, View},
+    policy::cookies,
 };
-use crate::credential::{TOKEN_PREFIX, runs_out};
 
 /// How long an answer is believed without news.
 const FRESH_FOR: Duration = Duration::from_secs(2);
+/// The least time between two questions about the same credential.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// More than this many people and tokens within [`FRESH_FOR`] only cost look-ups.
 const CAPACITY: usize = 16 * 1024;
@@ -53,6 +55,8 @@ pub struct Pass {
     /// Since when this is known, and until when it is.
     since: Instant,
     until: Option<Instant>,
+    /// It was looked at shortly before its end, and nobody had worked.
+    looked_early: bool,
 }
 
 impl Pass {
@@ -63,19 +67,42 @@ impl Pass {
             cookies::Session::One(secret) if by_cookie => secret,
             _ => bearer(headers).filter(|_| !by_cookie)?,
         };
-        Some(Self { user, by_cookie, secret: secret.into(), since: Instant::now(), until })
+        Some(Self {
+            user,
+            by_cookie,
+            secret: secret.into(),
+            since: Instant::now(),
+            until,
+            looked_early: false,
+        })
     }
 
-    /// Resolves when it is time to ask for it again: when it runs out. A session is prolonged by being used, and
-    /// work on the connection is use of it, so where there was some, shortly before.
-    pub async fn runs_out(&self, last_work: impl Fn() -> Option<Duration>) {
-        if let Some(until) = self.until.filter(|_| self.by_cookie) {
-            tokio::time::sleep_until((self.since + (until - self.since) * 9 / 10).into()).await;
+    /// A session is prolonged by being used, and work on the connection is use of it: so it is looked at shortly
+    /// before its end, too.
+    fn early(&self) -> Option<Instant> {
+        let until = self.until.filter(|_| self.by_cookie && !self.looked_early)?;
+        Some(self.since + until.saturating_duration_since(self.since) * 9 / 10)
+    }
+
+    /// When it runs out. Clocks differ: whoever asks too early asks again, but not in a frenzy.
+    pub(crate) fn end(&self) -> Option<Instant> {
+        self.until.map(|until| until.max(self.since + ASK_AGAIN))
+    }
+
+    /// When [`is_due`](Self::is_due) should be asked next.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        self.early().or_else(|| self.end())
+    }
+
+    /// Whether it is time to ask for it again: it has run out, or is about to and somebody worked meanwhile.
+    pub(crate) fn is_due(&mut self, now: Instant, last_work: impl Fn() -> Option<Duration>) -> bool {
+        if self.early().is_some_and(|early| early <= now) {
+            self.looked_early = true;
             if last_work().is_some_and(|ago| ago < self.since.elapsed()) {
-                return;
+                return true;
             }
         }
-        runs_out(self.until).await;
+        self.end().is_some_and(|end| end <= now)
     }
 
     fn credential(&self) -> Credential<'_> {
@@ -155,7 +182,7 @@ impl Callers {
         loop {
             match self.ask(pass.credential()).await {
                 Ok(Some(caller)) if caller.user == pass.user => {
-                    (pass.since, pass.until) = (Instant::now(), caller.until);
+                    (pass.since, pass.until, pass.looked_early) = (Instant::now(), caller.until, false);
                     return true;
                 }
                 Ok(_) => return false,

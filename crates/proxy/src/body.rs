@@ -15,8 +15,10 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::pool::Lease;
-use crate::activity::{Cell, Kind};
+use crate::{
+    activity::{Cell, Kind},
+    http1::{client_body::ClientBody, pool::Lease},
+};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -24,7 +26,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum ProxyBody {
     Empty,
     Full(Bytes),
-    /// Straight from the connection.
+    /// From an HTTP/1 client, straight from its connection.
+    FromClient(ClientBody),
+    /// From an HTTP/2 client.
     Incoming(Incoming),
     /// From a framework that wrapped it.
     Boxed(UnsyncBoxBody<Bytes, BoxError>),
@@ -62,6 +66,7 @@ impl Body for ProxyBody {
                 *self = Self::Empty;
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
+            Self::FromClient(body) => Pin::new(body).poll_frame(cx),
             Self::Incoming(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Self::Boxed(body) => Pin::new(body).poll_frame(cx),
             Self::FromWorkspace(body) => Pin::new(body).poll_frame(cx),
@@ -72,6 +77,7 @@ impl Body for ProxyBody {
         match self {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
+            Self::FromClient(body) => body.is_end_stream(),
             Self::Incoming(body) => body.is_end_stream(),
             Self::Boxed(body) => body.is_end_stream(),
             Self::FromWorkspace(body) => body.is_end_stream(),
@@ -82,6 +88,7 @@ impl Body for ProxyBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::FromClient(body) => body.size_hint(),
             Self::Incoming(body) => body.size_hint(),
             Self::Boxed(body) => body.size_hint(),
             Self::FromWorkspace(body) => body.size_hint(),
@@ -102,7 +109,7 @@ pub struct FromWorkspace {
 }
 
 impl FromWorkspace {
-    pub fn new(lease: Lease, cell: Option<Arc<Cell>>) -> Self {
+    pub(crate) fn new(lease: Lease, cell: Option<Arc<Cell>>) -> Self {
         Self { lease: Some(lease), cell, broke_off: None }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::inbound::Malformed;
+use crate::http1::Malformed;
 
 /// Whose fault it is. Decides the log level and the metric, never the answer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub enum Retry {
 pub enum ProxyError {
     #[error("{0}")]
     BadRequest(&'static str),
+    /// The client did not send what it announced. Where it left, nobody is told.
+    #[error("the request broke off")]
+    RequestBrokeOff,
     #[error("{0} cannot be proxied")]
     Method(http::Method),
     #[error("sign in first")]
@@ -57,9 +60,19 @@ impl From<Malformed> for ProxyError {
 }
 
 impl ProxyError {
+    /// What it means that the body of a request cannot be read on.
+    pub(crate) fn of_request_body(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
+        let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        match within.and_then(|error| error.downcast_ref::<Malformed>()) {
+            Some(malformed) => Self::BadRequest(malformed.reason),
+            None => Self::RequestBrokeOff,
+        }
+    }
+
     pub fn side(&self) -> Side {
         match self {
             Self::BadRequest(_)
+            | Self::RequestBrokeOff
             | Self::Method(_)
             | Self::SignIn
             | Self::TwoSessions
@@ -81,7 +94,7 @@ impl ProxyError {
 
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::BadRequest(_) | Self::RequestBrokeOff => StatusCode::BAD_REQUEST,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::SignIn | Self::TwoSessions => StatusCode::UNAUTHORIZED,
             Self::NotYours | Self::ForeignOrigin => StatusCode::FORBIDDEN,
@@ -96,7 +109,7 @@ impl ProxyError {
     /// The machine-readable code of the API's error table.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::BadRequest(_) | Self::Method(_) => "INVALID_REQUEST",
+            Self::BadRequest(_) | Self::RequestBrokeOff | Self::Method(_) => "INVALID_REQUEST",
             Self::SignIn | Self::TwoSessions => "UNAUTHORIZED",
             Self::NotYours | Self::ForeignOrigin => "FORBIDDEN",
             Self::NotFound => "NOT_FOUND",

@@ -3,20 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use codehub_upstream::Upstream;
-use http::{HeaderMap, Response, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, header};
 use http_body::Body;
 
-use super::{
+use crate::{
     Proxy,
+    activity::Cell,
     body::{FromWorkspace, ProxyBody, ToWorkspace},
-    error::{ProxyError, Retry},
-    headers,
-    location::Place,
-    outbound::Head,
-    pool::Lease,
+    error::{ProxyError, Retry, Side},
+    http1::{encode::Framing, pool::Lease},
+    policy::{self, Sent, location::Place},
     routes::Entry,
 };
-use crate::activity::Cell;
 
 /// A connection younger than this in the pool is taken for alive: what ended it is then the request
 /// itself, which is not sent again.
@@ -24,18 +22,51 @@ pub(super) const SURELY_ALIVE: Duration = Duration::from_millis(250);
 /// How long a client that waits for "100 Continue" is kept waiting by a workspace that ignores it.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
+/// A request as it leaves for the workspace.
+pub(super) struct Outgoing<'a> {
+    pub method: &'a Method,
+    /// The whole head.
+    pub head: &'a [u8],
+    /// How the body is framed, where there is one.
+    pub sent: Sent,
+    /// The trailers that were announced.
+    pub trailers: Vec<HeaderName>,
+}
+
+impl Outgoing<'_> {
+    fn framed(&self, body: ToWorkspace) -> Option<(ToWorkspace, Framing)> {
+        match self.sent {
+            Sent::Nothing | Sent::Length(0) => None,
+            Sent::Length(length) => Some((body, Framing::Length(length))),
+            Sent::Chunked => Some((body, Framing::Chunks(self.trailers.clone()))),
+        }
+    }
+}
+
+/// How a body is framed anew for the workspace.
+pub(super) fn framing(headers: &HeaderMap, body: &ProxyBody) -> Sent {
+    match body.size_hint().exact() {
+        _ if body.is_end_stream() => {
+            if headers.contains_key(header::CONTENT_LENGTH) {
+                Sent::Length(0)
+            } else {
+                Sent::Nothing
+            }
+        }
+        Some(length) => Sent::Length(length),
+        None => Sent::Chunked,
+    }
+}
+
+/// Whether the client waits for "100 Continue" before it sends this body.
+pub(super) fn expects_go_on(headers: &HeaderMap, body: &ProxyBody) -> bool {
+    let expects = headers.get(header::EXPECT).map(HeaderValue::as_bytes);
+    expects.is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue")) && !body.is_end_stream()
+}
+
 /// A request's body as the workspace will get it: after "100 Continue", where the client waits for that.
-pub(super) fn body(headers: &mut HeaderMap, body: ProxyBody, cell: Option<Arc<Cell>>) -> ToWorkspace {
-    let expects = headers
-        .get(header::EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    let patience = if expects && !body.is_end_stream() {
-        Some(CONTINUE_PATIENCE)
-    } else {
-        headers.remove(header::EXPECT);
-        None
-    };
-    ToWorkspace::new(body, cell, patience)
+pub(super) fn body(body: ProxyBody, expects: bool, cell: Option<Arc<Cell>>) -> ToWorkspace {
+    ToWorkspace::new(body, cell, expects.then_some(CONTINUE_PATIENCE))
 }
 
 /// An answer, the connection it comes on, and where that leads.
@@ -52,11 +83,13 @@ pub(super) struct Answer {
 pub(super) async fn exchange(
     proxy: &Proxy,
     entry: &Entry,
-    head: &Head<'_>,
+    outgoing: &Outgoing<'_>,
     body: ToWorkspace,
 ) -> Result<Answer, ProxyError> {
-    let result = attempt(proxy, entry, head, body).await;
-    if let Err(error) = &result {
+    let result = attempt(proxy, entry, outgoing, body).await;
+    if let Err(error) = &result
+        && error.side() == Side::Upstream
+    {
         failed(proxy, entry, error).await;
     }
     result
@@ -72,7 +105,7 @@ pub(super) async fn failed(proxy: &Proxy, entry: &Entry, error: &ProxyError) {
 async fn attempt(
     proxy: &Proxy,
     entry: &Entry,
-    head: &Head<'_>,
+    outgoing: &Outgoing<'_>,
     mut body: ToWorkspace,
 ) -> Result<Answer, ProxyError> {
     let mut upstream = proxy.routes.upstream(entry).await?;
@@ -88,8 +121,9 @@ async fn attempt(
         };
         let stale = lease.reused_after.is_some_and(|idle| idle > SURELY_ALIVE);
         // Only what is repeatable and has no body may be sent again.
-        let spare = (stale && head.method.is_idempotent()).then(|| body.replay()).flatten();
-        match (lease.wire.send(head, body).await, spare) {
+        let spare = (stale && outgoing.method.is_idempotent()).then(|| body.replay()).flatten();
+        let sent = lease.wire.send(outgoing.method, outgoing.head, outgoing.framed(body));
+        match (sent.await, spare) {
             (Ok(response), _) => return Ok(Answer { response, lease, upstream }),
             (Err(error), Some(spare)) if error.retry() == Retry::MaybeSent => body = spare,
             (Err(error), _) => return Err(error),
@@ -124,8 +158,8 @@ pub(super) fn respond(
         )));
     }
     let events =
-        parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| headers::is_event_stream(kind.as_bytes()));
-    headers::clean_response(&mut parts.headers, place);
+        parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| policy::is_event_stream(kind.as_bytes()));
+    parts.headers = policy::clean_response(&parts.headers, *place);
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();
     let cell = cell.filter(|_| !events);

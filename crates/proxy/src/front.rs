@@ -1,20 +1,46 @@
-//! The fork in the road: `/w/…` goes straight to the proxy, everything else to the application. A process
-//! that only coordinates has no proxy: there it is all the application's to refuse.
+//! The door: connections come in here, and every request is either the proxy's (`/w/…`) or the application's. A
+//! process that only coordinates has no proxy: there it is all the application's to refuse.
 //!
-//! The proxy's requests do not pass through the application's router: its layers are made for small
-//! answers, and every box and middleware on the way would be paid for by every asset of every IDE.
+//! HTTP/1 is read by our own codec ([`crate::http1`]), HTTP/2 by the library. The proxy's requests do not pass through
+//! the application's router: its layers are made for small answers, and every box and middleware on the way
+//! would be paid for by every asset of every IDE.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{Router, extract::ConnectInfo};
+use bytes::{Bytes, BytesMut};
 use futures::future::Either;
-use http::{Request, Response};
-use hyper::body::Incoming;
-use tokio::{runtime::Handle, task::JoinError};
-use tokio_util::task::AbortOnDropHandle;
+use http::{Request, Response, Uri};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    runtime::Handle,
+    task::JoinError,
+};
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::AbortOnDropHandle,
+};
 use tower::ServiceExt;
 
-use super::{Peer, Proxy, ProxyBody, is_ours};
+use crate::{
+    Peer, Proxy, ProxyBody,
+    http1::{self, Next, head::MAX_HEAD},
+    is_ours,
+};
+
+/// HTTP/2 clients are asked this often whether they are still there.
+const STILL_THERE: Duration = Duration::from_secs(30);
+const STREAMS_PER_CONNECTION: u32 = 256;
 
 /// Everything that is not the proxy's, and the threads it runs on.
 #[derive(Clone)]
@@ -37,21 +63,157 @@ impl Application {
     }
 }
 
-/// Answers one request of a connection. Connections should be read through
-/// [`super::framing::Strict`] and served with upgrades. Without a proxy everything is the application's.
-///
-/// # Errors
-/// The application's task ended without an answer; the connection should, too.
-pub fn answer(
-    mut request: Request<Incoming>,
-    addr: SocketAddr,
-    proxy: Option<&Arc<Proxy>>,
-    application: &Application,
-) -> impl Future<Output = Result<Response<ProxyBody>, JoinError>> + Send + use<> {
-    if let Some(proxy) = proxy.filter(|_| is_ours(request.uri())) {
-        let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
-        return Either::Left(async move { Ok(proxy.serve(request.map(ProxyBody::from), Some(peer)).await) });
+/// The connection a request of the application came on, as an extension of the request.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionHandle(CancellationToken);
+
+impl ConnectionHandle {
+    /// Closes it at once, whatever is half written.
+    pub fn close(&self) {
+        self.0.cancel();
     }
-    request.extensions_mut().insert(ConnectInfo(addr));
-    Either::Right(Box::pin(application.clone().answer(request.map(axum::body::Body::new))))
+
+    pub(crate) fn closed(&self) -> WaitForCancellationFutureOwned {
+        self.0.clone().cancelled_owned()
+    }
+}
+
+/// Who takes an HTTP/1 connection over after "101 Switching Protocols", as an extension of that answer.
+#[derive(Clone)]
+pub struct Takeover(Arc<Mutex<Option<Begin>>>);
+
+type Begin = Box<dyn FnOnce(TcpStream, Bytes) + Send>;
+
+impl Takeover {
+    /// `begin` is given the connection, and what the client sent in the same breath as its request.
+    pub fn new(begin: impl FnOnce(TcpStream, Bytes) + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Some(Box::new(begin)))))
+    }
+
+    pub(crate) fn begin(&self, stream: TcpStream, early: Bytes) {
+        let begin = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(begin) = begin {
+            begin(stream, early);
+        }
+    }
+}
+
+/// What all connections lead to.
+pub struct Front {
+    pub proxy: Option<Arc<Proxy>>,
+    pub application: Application,
+    /// A client gets this long for the head of its (next) request.
+    pub heads_within: Duration,
+}
+
+impl Front {
+    pub(crate) fn is_proxied(&self, uri: &Uri) -> bool {
+        self.proxy.is_some() && is_ours(uri)
+    }
+
+    /// Serves a connection until it ends; from the shutdown on, only what is under way.
+    pub async fn serve(&self, stream: TcpStream, addr: SocketAddr, shutdown: &CancellationToken) {
+        if let Next::Http2(stream, read) = http1::serve(stream, addr, self, shutdown).await {
+            Box::pin(self.serve_http2(Rewound { stream, read }, addr, shutdown)).await;
+        }
+    }
+
+    /// Answers one request. A request of the application knows its connection, where it may close that.
+    ///
+    /// # Errors
+    /// The application's task ended without an answer; the connection should, too.
+    pub(crate) fn answer(
+        &self,
+        mut request: Request<ProxyBody>,
+        addr: SocketAddr,
+        connection: Option<ConnectionHandle>,
+    ) -> impl Future<Output = Result<Response<ProxyBody>, JoinError>> + Send + use<> {
+        if let Some(proxy) = self.proxy.as_ref().filter(|_| is_ours(request.uri())) {
+            let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
+            return Either::Left(async move { Ok(proxy.serve(request, peer).await) });
+        }
+        request.extensions_mut().insert(ConnectInfo(addr));
+        if let Some(connection) = connection {
+            request.extensions_mut().insert(connection);
+        }
+        Either::Right(Box::pin(self.application.clone().answer(request.map(axum::body::Body::new))))
+    }
+
+    async fn serve_http2(&self, stream: Rewound, addr: SocketAddr, shutdown: &CancellationToken) {
+        let closing = ConnectionHandle::default();
+        let service = service_fn(|request: Request<Incoming>| {
+            self.answer(request.map(ProxyBody::from), addr, Some(closing.clone()))
+        });
+        let mut server = http2::Builder::new(TokioExecutor::new());
+        server
+            .timer(TokioTimer::new())
+            .keep_alive_interval(STILL_THERE)
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+            .max_header_list_size(MAX_HEAD as u32);
+        let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = closing.closed() => return,
+            () = shutdown.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    served = connection.as_mut() => served,
+                    () = closing.closed() => return,
+                }
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(peer = %addr, %error, "a connection ended early");
+        }
+    }
+}
+
+/// A connection with what was read of it put back.
+struct Rewound {
+    stream: TcpStream,
+    read: BytesMut,
+}
+
+impl AsyncRead for Rewound {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let now = self.read.len().min(buffer.remaining());
+        buffer.put_slice(&self.read.split_to(now));
+        if self.read.is_empty() {
+            self.read = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Rewound {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
 }

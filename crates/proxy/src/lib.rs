@@ -1,17 +1,18 @@
 //! Everything between a browser and a workspace: `/w/{id}/…` is the web program inside it. Knows the
 //! domain and where a workspace listens; asks the rest of the server through [`gate::Gate`], and no database.
 //!
-//! A request goes through named phases, a file each: [`route`] (which workspace) → [`authorize`] (who
-//! asks, may they) → [`resolve`] (what its phase allows) → [`wake`] (only for a person) → [`forward`]
-//! or [`upgrade`]. [`own`] answers what is below `/w/{id}/.codehub/`, [`headers`], [`cookies`] and [`location`] keep both sides clean, [`pages`] is what
-//! people see when the workspace itself cannot answer.
+//! A request comes in by [`http1`] (or, in HTTP/2, by the library) and goes through named phases: [`route`] (which
+//! workspace) → [`authorize`] (who asks, may they) → [`wake::resolve`] (what its phase allows) → [`wake`] (only for a
+//! person) → [`forward`] or [`websocket`]. [`own`] answers what is below `/w/{id}/.codehub/`, [`policy`] keeps both
+//! sides clean, [`pages`] is what people see when the workspace itself cannot answer.
 //!
 //! On the hot path nobody is asked: callers and routes are cached for seconds and forgotten at once
-//! when the store says so ([`routes`]), connections are kept ([`pool`]), activity is one atomic
+//! when the store says so ([`routes`]), connections are kept ([`http1::pool`]), activity is one atomic
 //! store, and bodies stream with back-pressure ([`body`]).
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use bytes::BytesMut;
 use codehub_domain::WorkspaceId;
 use codehub_upstream::Upstream;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
@@ -24,57 +25,47 @@ use crate::{
 };
 
 pub mod activity;
-mod answers;
 pub mod appearance;
 pub mod authorize;
 pub mod body;
 pub mod client;
-mod cookies;
 pub mod credential;
 pub mod error;
 mod forward;
-mod frames;
-pub mod framing;
 pub mod front;
 pub mod gate;
-mod headers;
+mod http1;
 pub mod idle;
-mod inbound;
-pub mod lane;
-mod location;
 mod metrics;
-mod outbound;
 mod own;
 mod pages;
-mod pool;
+mod policy;
 pub mod rarely;
-mod relay;
 pub mod request_id;
-pub mod resolve;
 mod route;
 pub mod routes;
-pub mod small_writes;
-mod text;
-mod upgrade;
 mod wake;
-mod wire;
+mod websocket;
 
 #[cfg(test)]
 mod tests;
 
 pub use body::ProxyBody;
 
-use answers::{asleep, json, redirect, render, sign_in_address};
 use authorize::{Callers, Identified};
 use error::{ProxyError, Side};
 use gate::{Gate, View};
-use location::Place;
 use metrics::{Metrics, Outcome};
-use outbound::Head;
-use resolve::{Step, Visit};
+use pages::{
+    answers::{asleep, json, redirect, render, sign_in_address},
+    text::Look,
+};
+use policy::{Cookies, Forwarded, Named, RequestHead, RequestPolicy, cookies, location::Place};
 use routes::{Entry, Routes};
-use text::Look;
-use wake::NotReady;
+use wake::{
+    NotReady,
+    resolve::{self, Step, Visit},
+};
 
 const POOL_SWEEP: Duration = Duration::from_secs(5);
 
@@ -104,7 +95,8 @@ pub struct Proxy {
     activity: Activity,
     routes: Arc<Routes>,
     callers: Arc<Callers>,
-    pool: Arc<pool::Pool>,
+    pool: Arc<http1::pool::Pool>,
+    deadlines: websocket::deadlines::Deadlines,
     metrics: Metrics,
     relays: TaskTracker,
     shutdown: CancellationToken,
@@ -116,7 +108,7 @@ struct Context {
     visit: Visit,
     look: Look,
     host: Option<HeaderValue>,
-    peer: Option<Peer>,
+    peer: Peer,
     trusted: bool,
     version: Version,
     request_id: HeaderValue,
@@ -128,8 +120,18 @@ impl Context {
         Place { base_path: &entry.base.path, upstream: upstream.address(), host, strip_prefix }
     }
 
+    /// The cookies of an HTTP/2 client that sent them apart, as the one line that HTTP/1.1 allows.
+    fn joined_cookies(&self, headers: &HeaderMap) -> Option<Vec<u8>> {
+        let apart =
+            self.version == Version::HTTP_2 && headers.get_all(header::COOKIE).iter().nth(1).is_some();
+        apart.then(|| cookies::joined_without_session(headers))
+    }
+
     /// Notes that the workspace could not be reached.
     fn unreachable(&self, error: ProxyError) -> ProxyError {
+        if error.side() == Side::Client {
+            return error;
+        }
         let request_id = &self.request_id;
         tracing::info!(workspace = %self.id, ?request_id, %error, "a workspace could not be reached");
         error
@@ -154,6 +156,7 @@ impl Proxy {
             settings,
             activity,
             pool: Arc::default(),
+            deadlines: websocket::deadlines::Deadlines::default(),
             metrics: Metrics::new(),
             relays: TaskTracker::new(),
             shutdown,
@@ -172,6 +175,7 @@ impl Proxy {
         let follow = self.routes.clone().follow(self.callers.clone(), self.shutdown.clone());
         tokio::select! {
             () = sweep => {}
+            () = self.deadlines.run() => {}
             () = follow => {}
         }
     }
@@ -183,11 +187,7 @@ impl Proxy {
     }
 
     /// Answers a request whose path begins with `/w/`.
-    pub async fn serve(
-        self: &Arc<Self>,
-        mut request: Request<ProxyBody>,
-        peer: Option<Peer>,
-    ) -> Response<ProxyBody> {
+    pub async fn serve(self: &Arc<Self>, mut request: Request<ProxyBody>, peer: Peer) -> Response<ProxyBody> {
         let id = match route::parse(request.uri()) {
             route::Target::Workspace(id) => id,
             route::Target::Redirect(to) => {
@@ -221,7 +221,7 @@ impl Proxy {
         response
     }
 
-    fn context(&self, id: WorkspaceId, request: &Request<ProxyBody>, peer: Option<Peer>) -> Context {
+    fn context(&self, id: WorkspaceId, request: &Request<ProxyBody>, peer: Peer) -> Context {
         let headers = request.headers();
         // The request line outranks the header (RFC 9112 §3.2.2), and is where HTTP/2 has it.
         let host = match request.uri().authority() {
@@ -235,8 +235,7 @@ impl Proxy {
             // Only people get pages.
             look: if visit == Visit::Navigation { Look::of(headers) } else { Look::default() },
             host,
-            trusted: peer
-                .is_some_and(|peer| client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies)),
+            trusted: client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies),
             peer,
             version: request.version(),
             request_id: request_id(headers),
@@ -251,16 +250,16 @@ impl Proxy {
         request: &mut Request<ProxyBody>,
     ) -> Result<Response<ProxyBody>, NotReady> {
         let (method, headers) = (request.method(), request.headers());
-        headers::screen(method, context.version, headers)?;
+        policy::screen(method, request.uri(), context.version, headers)?;
 
         let identified = self.callers.identify(headers).await?;
         let (entry, view) = self.routes.find(context.id).await?;
         authorize::owner_only(&view, identified.caller)?;
-        let upgrade = headers::wanted_upgrade(context.version, headers);
+        let upgrade = policy::wanted_upgrade(context.version, headers);
         // A page of another origin may neither connect nor write with the cookie.
         let writes = !method.is_safe() && headers.contains_key(header::ORIGIN);
         if upgrade.is_some() || writes {
-            let host = headers::effective_host(headers, context.trusted, context.host.as_ref());
+            let host = policy::effective_host(headers, context.trusted, context.host.as_ref());
             let public = &self.settings.public_authority;
             authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
         }
@@ -288,25 +287,53 @@ impl Proxy {
         identified: Identified,
         upgrade: Option<HeaderValue>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
-        let uri = route::upstream_uri(request.uri(), view.ide.strip_prefix)
+        let target = route::upstream_target(request.uri(), view.ide.strip_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
-        let client = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
-        let client = client.map(|pass| self.client(request, pass));
         let (path, query) = (route::below(request.uri()), request.uri().query());
         let cell = self.is_work(request.method(), path, query).then(|| entry.cell.clone());
         if let Some(cell) = cell.as_ref().filter(|_| upgrade.is_none()) {
             cell.record(Kind::Http);
         }
-        let mut headers = std::mem::take(request.headers_mut());
-        self.clean_request(&mut headers, context, identified, &entry.base.prefix);
-        if let Some(protocol) = upgrade {
-            upgrade::request_headers(&mut headers, protocol, view.ide.plain_websockets);
-        }
+        let pass = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
+        let client = pass.map(|pass| self.client(request.uri(), pass));
 
+        let headers = request.headers();
+        let sent = forward::framing(headers, request.body());
+        let expects = forward::expects_go_on(headers, request.body());
+        let head = {
+            let claims = context.trusted.then_some(headers);
+            let chain = policy::forwarded_chain(claims, context.peer.addr.ip());
+            let (host, prefix) =
+                (context.host.as_ref().map(HeaderValue::as_bytes), entry.base.prefix.as_bytes());
+            let named = Named::of(policy::lines(headers));
+            let joined = context.joined_cookies(headers);
+            let head = RequestHead {
+                method: request.method().as_str(),
+                target: target.as_bytes(),
+                host,
+                policy: RequestPolicy {
+                    named: &named,
+                    our_authorization: identified.our_authorization,
+                    cookies: joined.as_deref().map_or(Cookies::Searched, Cookies::Replaced),
+                    plain_websockets: upgrade.is_some() && view.ide.plain_websockets,
+                },
+                forwarded: Forwarded::new(claims, &chain, context.peer.tls, host, prefix),
+                request_id: context.request_id.as_bytes(),
+                upgrade: upgrade.as_ref().map(HeaderValue::as_bytes),
+                trailers: policy::takes_trailers(headers),
+                expects,
+                body: sent,
+            };
+            let mut out = BytesMut::with_capacity(1024);
+            head.write(&mut out, policy::lines(headers));
+            out
+        };
+        let trailers = policy::announced_trailers(headers);
+        let method = request.method().clone();
+        let outgoing = forward::Outgoing { method: &method, head: &head, sent, trailers };
         let body = std::mem::replace(request.body_mut(), ProxyBody::Empty);
-        let body = forward::body(&mut headers, body, cell.clone());
-        let head = Head { method: request.method(), uri, headers };
-        let answer = forward::exchange(self, entry, &head, body).await;
+        let body = forward::body(body, expects, cell.clone());
+        let answer = forward::exchange(self, entry, &outgoing, body).await;
         let answer = answer.map_err(|error| context.unreachable(error))?;
         let place = context.place(entry, &answer.upstream, view.ide.strip_prefix);
         self.finish(entry, cell, answer, client, &place)
@@ -317,15 +344,10 @@ impl Proxy {
         !self.settings.rules.is_poll(method, path, query)
     }
 
-    fn client(&self, request: &mut Request<ProxyBody>, pass: authorize::Pass) -> upgrade::Client {
-        let uri = request.uri();
+    fn client(&self, uri: &Uri, pass: authorize::Pass) -> websocket::Client {
         let watch = Watch::new(&self.settings.rules, route::below(uri)).map(Box::new);
-        upgrade::Client {
-            reconnection: watch.as_ref().is_some_and(|watch| watch.is_reconnection(uri.query())),
-            watch,
-            upgraded: hyper::upgrade::on(request),
-            pass,
-        }
+        let reconnection = watch.as_ref().is_some_and(|watch| watch.is_reconnection(uri.query()));
+        websocket::Client { reconnection, watch, pass }
     }
 
     fn finish(
@@ -333,12 +355,12 @@ impl Proxy {
         entry: &Arc<Entry>,
         cell: Option<Arc<Cell>>,
         answer: forward::Answer,
-        client: Option<upgrade::Client>,
+        client: Option<websocket::Client>,
         place: &Place<'_>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         match client {
-            Some(client) if upgrade::agreed(&answer) => {
-                let response = upgrade::switch(self, entry, answer, client, place)?;
+            Some(client) if websocket::agreed(&answer) => {
+                let response = websocket::switch(self, entry, answer, client, place)?;
                 self.metrics.request(Outcome::Upgraded);
                 Ok(response)
             }
@@ -348,37 +370,6 @@ impl Proxy {
                 Ok(response)
             }
         }
-    }
-
-    fn clean_request(
-        &self,
-        headers: &mut HeaderMap,
-        context: &Context,
-        identified: Identified,
-        prefix: &HeaderValue,
-    ) {
-        let wants_trailers =
-            headers::tokens(headers, &header::TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
-        headers::remove_hop_by_hop(headers);
-        if wants_trailers {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        }
-        cookies::remove_session(headers, context.version);
-        if identified.our_authorization {
-            headers.remove(header::AUTHORIZATION);
-        }
-        let origin = headers::Origin {
-            peer: context.peer.map(|peer| peer.addr.ip().to_canonical()),
-            tls: context.peer.is_some_and(|peer| peer.tls),
-            trusted: context.trusted,
-            host: context.host.as_ref(),
-            prefix,
-        };
-        headers::set_forwarded(headers, origin);
-        if let Some(host) = &context.host {
-            headers.insert(header::HOST, host.clone());
-        }
-        headers.insert(REQUEST_ID, context.request_id.clone());
     }
 
     /// What is sent when the workspace itself does not answer.
@@ -400,7 +391,9 @@ impl Proxy {
                     }
                 };
                 let mut response = render(&error, context.visit, context.look, Some(context.id));
-                if matches!(error, ProxyError::BadRequest(_)) && context.version < Version::HTTP_2 {
+                if matches!(error, ProxyError::BadRequest(_) | ProxyError::RequestBrokeOff)
+                    && context.version < Version::HTTP_2
+                {
                     // Where a request is not understood, neither is what follows it.
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }

@@ -19,13 +19,13 @@ use codehub_upstream::Upstream;
 use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use crate::{
+    activity::{Activity, Cell},
     authorize::Callers,
     error::ProxyError,
     gate::{Gate, View, Woken},
     route::Base,
 };
-use crate::activity::{Activity, Cell};
 
 /// How long an entry is believed without news. News normally come at once.
 pub const FRESH_FOR: Duration = Duration::from_secs(2);
@@ -58,6 +58,8 @@ pub struct Latest {
     pub view: Option<Arc<View>>,
     /// Grows when the owner's access changed: a session ended, an account was disabled.
     pub access: u64,
+    /// Grows when whoever waits should look at themselves.
+    nudges: u64,
 }
 
 #[derive(Default)]
@@ -109,6 +111,11 @@ impl Entry {
 
     pub fn upstream_hint(&self) -> Option<Upstream> {
         self.freshness().upstream.clone()
+    }
+
+    /// Whoever waits should look whether it is their time.
+    pub(crate) fn nudge(&self) {
+        self.latest.send_modify(|latest| latest.nudges += 1);
     }
 
     fn somebody_waits(&self) -> bool {
@@ -309,7 +316,10 @@ impl Routes {
                     callers.forget_expired();
                     continue;
                 }
-                () = shutdown.cancelled() => return,
+                () = shutdown.cancelled() => {
+                    self.all().iter().for_each(|entry| entry.nudge());
+                    return;
+                }
             };
             match change {
                 Ok(Change::Updated { workspace, .. } | Change::Deleted { workspace, .. }) => {

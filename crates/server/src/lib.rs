@@ -12,7 +12,6 @@ pub mod auth;
 pub mod backends;
 pub mod cli;
 pub mod config;
-pub mod connection;
 pub mod passwords;
 pub mod proxy_gate;
 pub mod serve;

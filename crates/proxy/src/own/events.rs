@@ -15,10 +15,11 @@ use super::{
         Proxy, ProxyBody,
         authorize::Pass,
         body::BoxError,
+        credential::runs_out,
         error::ProxyError,
         gate::{Sleep, View},
-        resolve::{Closed, Step, Visit, decide},
         routes::{Entry, Latest},
+        wake::resolve::{Closed, Step, Visit, decide},
     },
     waiting_name,
 };
@@ -138,7 +139,7 @@ impl Events {
                     self.ask_at = Some(Instant::now());
                 }
                 // A stream is no use of a session: one that runs out ends here.
-                () = self.pass.runs_out(|| None) => {
+                () = runs_out(self.pass.end()) => {
                     if !self.proxy.callers.still_valid(&mut self.pass).await {
                         return None;
                     }

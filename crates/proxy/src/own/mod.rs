@@ -13,15 +13,16 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
 use super::{
     Context, Proxy, ProxyBody,
-    answers::json,
     authorize::{self, Identified, Pass},
     error::ProxyError,
-    headers,
     metrics::Outcome,
-    resolve::{Closed, Waiting},
-    route,
+    pages::answers::json,
+    policy, route,
     routes::Entry,
-    wake::{self, NotReady},
+    wake::{
+        self, NotReady,
+        resolve::{Closed, Waiting},
+    },
 };
 use crate::activity::Kind;
 
@@ -65,7 +66,7 @@ impl Call {
             _ => Self::Nothing,
         };
         if matches!(call, Self::Wake | Self::KeepAwake) {
-            let host = headers::effective_host(headers, context.trusted, context.host.as_ref());
+            let host = policy::effective_host(headers, context.trusted, context.host.as_ref());
             let public = &proxy.settings.public_authority;
             authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
         }

@@ -3,8 +3,8 @@
 
 mod abuse;
 mod forward;
+mod http1;
 mod idle;
-mod lane;
 mod mounting;
 mod own;
 mod pages;

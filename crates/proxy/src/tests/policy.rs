@@ -11,7 +11,7 @@ use codehub_domain::{
 use super::support::*;
 use crate::{
     gate::{ArchiveFacts, View, Woken},
-    resolve::{Closed, Step, Visit, Waiting, decide},
+    wake::resolve::{Closed, Step, Visit, Waiting, decide},
 };
 
 #[tokio::test]

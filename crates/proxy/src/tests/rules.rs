@@ -2,15 +2,17 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::{
     appearance::Lang,
-    cookies,
-    frames::{Frames, close_frame},
-    headers,
-    location::{Place, rewrite},
-    resolve::Visit,
+    policy::{
+        self, Cookies, Forwarded, Named, RequestHead, RequestPolicy, Sent, cookies, forwarded_chain,
+        location::{Place, rewrite},
+    },
+    wake::resolve::Visit,
+    websocket::frames::{Frames, close_frame},
 };
 
 fn map(lines: &[(&str, &str)]) -> HeaderMap {
@@ -22,15 +24,56 @@ fn map(lines: &[(&str, &str)]) -> HeaderMap {
         .collect()
 }
 
-fn values(headers: &HeaderMap, name: HeaderName) -> Vec<String> {
-    headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).collect()
+/// What a workspace gets to see of these headers.
+fn asked(headers: &HeaderMap, trusted: bool, change: impl FnOnce(&mut RequestHead<'_>)) -> Vec<String> {
+    let named = Named::of(policy::lines(headers));
+    let claims = trusted.then_some(headers);
+    let chain = forwarded_chain(claims, IpAddr::from([10, 0, 0, 1]));
+    let mut head = RequestHead {
+        method: "GET",
+        target: b"/",
+        host: Some(b"h"),
+        policy: RequestPolicy {
+            named: &named,
+            our_authorization: false,
+            cookies: Cookies::Searched,
+            plain_websockets: false,
+        },
+        forwarded: Forwarded::new(claims, &chain, false, Some(b"h"), b"/w/x"),
+        request_id: b"id",
+        upgrade: None,
+        trailers: false,
+        expects: false,
+        body: Sent::Nothing,
+    };
+    change(&mut head);
+    let mut out = BytesMut::new();
+    head.write(&mut out, policy::lines(headers));
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    let lines =
+        text.strip_prefix("GET / HTTP/1.1\r\n").and_then(|text| text.strip_suffix("\r\n\r\n")).unwrap();
+    lines.split("\r\n").map(str::to_owned).collect()
+}
+
+/// Those lines that we always add.
+const OURS: [&str; 6] = [
+    "host: h",
+    "x-forwarded-for: 10.0.0.1",
+    "x-forwarded-proto: http",
+    "x-forwarded-host: h",
+    "x-forwarded-prefix: /w/x",
+    "x-request-id: id",
+];
+
+fn beside_ours(headers: &HeaderMap) -> Vec<String> {
+    asked(headers, false, |_| {}).into_iter().filter(|line| !OURS.contains(&&line[..])).collect()
 }
 
 #[test]
 fn hop_by_hop_headers_and_what_connection_names_are_removed() {
-    let mut headers = map(&[
+    let headers = map(&[
         ("connection", "close, X-Private"),
-        ("connection", "keep-alive, cookie, host, content-length, sec-websocket-key"),
+        ("connection", "keep-alive, cookie, host, content-length, sec-websocket-key, date"),
         ("keep-alive", "timeout=5"),
         ("proxy-connection", "keep-alive"),
         ("proxy-authorization", "Basic x"),
@@ -39,17 +82,43 @@ fn hop_by_hop_headers_and_what_connection_names_are_removed() {
         ("upgrade", "h2c"),
         ("http2-settings", "x"),
         ("x-private", "1"),
+        ("date", "then"),
+        ("expect", "100-continue"),
         ("cookie", "a=b"),
-        ("host", "h"),
+        ("host", "evil"),
         ("content-length", "3"),
         ("sec-websocket-key", "k"),
         ("trailer", "x-sum"),
         ("x-public", "1"),
     ]);
-    headers::remove_hop_by_hop(&mut headers);
-    let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-    left.sort_unstable();
-    assert_eq!(left, ["content-length", "cookie", "host", "sec-websocket-key", "trailer", "x-public"]);
+    assert_eq!(
+        beside_ours(&headers),
+        ["cookie: a=b", "sec-websocket-key: k", "trailer: x-sum", "x-public: 1"]
+    );
+    // What frames the message is said anew, by whoever knows.
+    let framed = asked(&headers, false, |head| (head.body, head.trailers) = (Sent::Length(7), true));
+    assert!(framed.contains(&"content-length: 7".into()) && framed.contains(&"te: trailers".into()));
+    assert!(
+        asked(&headers, false, |head| head.body = Sent::Chunked)
+            .contains(&"transfer-encoding: chunked".into())
+    );
+}
+
+#[test]
+fn what_is_ours_is_taken_out() {
+    let headers = map(&[
+        ("authorization", "Bearer x"),
+        ("x-request-id", "theirs"),
+        ("sec-websocket-extensions", "permessage-deflate"),
+    ]);
+    assert_eq!(
+        beside_ours(&headers),
+        ["authorization: Bearer x", "sec-websocket-extensions: permessage-deflate"]
+    );
+    let without = asked(&headers, false, |head| {
+        (head.policy.our_authorization, head.policy.plain_websockets) = (true, true);
+    });
+    assert_eq!(without, OURS);
 }
 
 #[test]
@@ -72,17 +141,18 @@ fn our_session_cookie_is_taken_out_and_the_rest_kept_byte_for_byte() {
         (&["session="], &[]),
     ] {
         let sent: Vec<(&str, &str)> = sent.iter().map(|value| ("cookie", *value)).collect();
-        let mut headers = map(&sent);
-        cookies::remove_session(&mut headers, Version::HTTP_11);
-        assert_eq!(values(&headers, header::COOKIE), left, "{sent:?}");
+        let left: Vec<String> = left.iter().map(|value| format!("cookie: {value}")).collect();
+        assert_eq!(beside_ours(&map(&sent)), left, "{sent:?}");
     }
 }
 
 #[test]
 fn cookies_split_by_http2_are_joined() {
-    let mut headers = map(&[("cookie", "a=1"), ("cookie", "session=x"), ("cookie", "b=2; c=3")]);
-    cookies::remove_session(&mut headers, Version::HTTP_2);
-    assert_eq!(values(&headers, header::COOKIE), ["a=1; b=2; c=3"]);
+    let headers = map(&[("cookie", "a=1"), ("cookie", "session=x"), ("cookie", "b=2; c=3")]);
+    assert_eq!(cookies::joined_without_session(&headers), b"a=1; b=2; c=3");
+    let seen = asked(&headers, false, |head| head.policy.cookies = Cookies::Replaced(b"all of them"));
+    let seen: Vec<&String> = seen.iter().filter(|line| line.starts_with("cookie")).collect();
+    assert_eq!(seen, ["cookie: all of them"]);
 }
 
 #[test]
@@ -120,10 +190,8 @@ fn cookies_of_a_workspace_stay_below_its_path() {
         ("session", None),
         ("__Secure-a=1; Secure", Some("__Secure-a=1; Secure; Path=/w/x/")),
     ] {
-        let mut headers = map(&[("set-cookie", set)]);
-        cookies::confine(&mut headers, "/w/x/");
-        let expected: Vec<&str> = confined.into_iter().collect();
-        assert_eq!(values(&headers, header::SET_COOKIE), expected, "{set}");
+        let found = cookies::confine(set.as_bytes(), "/w/x/").map(|set| String::from_utf8(set).unwrap());
+        assert_eq!(found.as_deref(), confined, "{set}");
     }
 }
 
@@ -165,61 +233,61 @@ fn redirects_to_the_workspaces_own_address_lead_back_under_its_path() {
 
 #[test]
 fn answers_do_not_speak_for_the_whole_origin() {
-    let mut headers = map(&[
-        ("clear-site-data", "\"*\""),
-        ("strict-transport-security", "max-age=1"),
+    let headers = map(&[
+        ("accept-ch", "sec-ch-ua"),
         ("alt-svc", "h3=\":443\""),
+        ("clear-site-data", "\"*\""),
+        ("connection", "x-private"),
+        ("critical-ch", "sec-ch-ua"),
+        ("nel", "{}"),
+        ("report-to", "{}"),
+        ("secure-session-registration", "(ES256);path=\"x\""),
+        ("set-login", "logged-out"),
+        ("strict-transport-security", "max-age=1"),
+        ("use-as-dictionary", "match=\"/*\""),
+        ("x-private", "1"),
+        ("x-request-id", "theirs"),
+        ("set_cookie", "session=x"),
         ("service-worker-allowed", "/"),
-        ("transfer-encoding", "chunked"),
-        ("content-length", "7"),
+        ("set-cookie", "session=x"),
+        ("set-cookie", "a=b"),
         ("location", "/x"),
         ("etag", "\"e\""),
     ]);
     let place = Place { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
-    headers::clean_response(&mut headers, &place);
-    let expected = map(&[("service-worker-allowed", "/w/x/"), ("location", "/w/x/x"), ("etag", "\"e\"")]);
-    assert_eq!(headers, expected);
+    let expected = map(&[
+        ("service-worker-allowed", "/w/x/"),
+        ("set-cookie", "a=b; Path=/w/x/"),
+        ("location", "/w/x/x"),
+        ("etag", "\"e\""),
+    ]);
+    assert_eq!(policy::clean_response(&headers, place), expected);
 }
 
 #[test]
 fn forwarding_headers_are_ours_unless_the_peer_is_trusted() {
-    let claims = [
+    let claims = map(&[
         ("x-forwarded-for", "6.6.6.6"),
         ("x-forwarded-proto", "https"),
         ("x-forwarded-host", "public.example"),
         ("x-forwarded-prefix", "/evil"),
         ("x-forwarded-user", "root"),
+        ("x_forwarded_for", "6.6.6.6"),
+        ("x-forwarded_user", "root"),
         ("forwarded", "for=6.6.6.6"),
         ("x-real-ip", "6.6.6.6"),
+        ("x_real_ip", "6.6.6.6"),
+    ]);
+    assert_eq!(asked(&claims, false, |_| {}), OURS);
+    let expected = [
+        "host: h",
+        "x-forwarded-for: 6.6.6.6, 10.0.0.1",
+        "x-forwarded-proto: https",
+        "x-forwarded-host: public.example",
+        "x-forwarded-prefix: /w/x",
+        "x-request-id: id",
     ];
-    let prefix = HeaderValue::from_static("/w/x");
-    let host = HeaderValue::from_static("h");
-    let origin = |trusted| headers::Origin {
-        peer: Some(IpAddr::from([10, 0, 0, 1])),
-        tls: false,
-        trusted,
-        host: Some(&host),
-        prefix: &prefix,
-    };
-    let mut untrusted = map(&claims);
-    headers::set_forwarded(&mut untrusted, origin(false));
-    let expected = map(&[
-        ("x-forwarded-for", "10.0.0.1"),
-        ("x-forwarded-proto", "http"),
-        ("x-forwarded-host", "h"),
-        ("x-forwarded-prefix", "/w/x"),
-    ]);
-    assert_eq!(untrusted, expected);
-
-    let mut trusted = map(&claims);
-    headers::set_forwarded(&mut trusted, origin(true));
-    let expected = map(&[
-        ("x-forwarded-for", "6.6.6.6, 10.0.0.1"),
-        ("x-forwarded-proto", "https"),
-        ("x-forwarded-host", "public.example"),
-        ("x-forwarded-prefix", "/w/x"),
-    ]);
-    assert_eq!(trusted, expected);
+    assert_eq!(asked(&claims, true, |_| {}), expected);
 }
 
 #[test]

@@ -11,17 +11,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::BytesMut;
 use codehub_domain::change::Change;
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId, activity::ActivityMode,
 };
 pub(super) use codehub_testing::{eventually, let_time_pass, poll_every};
-use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -32,10 +26,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Proxy, Settings,
     activity::Activity,
-    framing::accepted,
     front,
     gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, View, Woken},
-    lane,
 };
 
 pub(super) const SESSION: &str = "owner-secret";
@@ -214,8 +206,8 @@ pub(super) struct Options {
     pub(super) mode: ActivityMode,
     pub(super) trusted: Vec<ipnet::IpNet>,
     pub(super) rules: crate::idle::Rules,
-    /// Plain requests may go the short way.
-    pub(super) lane: bool,
+    /// What is not the proxy's.
+    pub(super) application: axum::Router,
 }
 
 impl Default for Options {
@@ -225,7 +217,7 @@ impl Default for Options {
             mode: ActivityMode::Traffic,
             trusted: Vec::new(),
             rules: crate::idle::Rules::default(),
-            lane: true,
+            application: axum::Router::new().fallback(|| async { "the application" }),
         }
     }
 }
@@ -247,7 +239,7 @@ impl Rig {
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());
-        let addr = listen(proxy.clone(), options.lane, shutdown.clone()).await;
+        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone()).await;
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -300,13 +292,21 @@ impl Rig {
     }
 }
 
-/// Serves a proxy on a port of its own, with the short way for plain requests or without.
-pub(super) async fn listen(proxy: Arc<Proxy>, lane: bool, shutdown: CancellationToken) -> SocketAddr {
+/// Serves a proxy on a port of its own, with an application beside it.
+pub(super) async fn listen(
+    proxy: Option<Arc<Proxy>>,
+    router: axum::Router,
+    shutdown: CancellationToken,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
+    let application = front::Application::here(router);
+    let front = Arc::new(front::Front { proxy, application, heads_within: Duration::from_secs(60) });
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {
-            tokio::spawn(serve(proxy.clone(), stream, peer, lane, shutdown.clone()));
+            stream.set_nodelay(true).unwrap();
+            let (front, shutdown) = (front.clone(), shutdown.clone());
+            tokio::spawn(async move { front.serve(stream, peer, &shutdown).await });
         }
     });
     addr
@@ -320,29 +320,6 @@ pub(super) async fn exchange(addr: SocketAddr, bytes: impl AsRef<[u8]>) -> Strin
     let mut answer = Vec::new();
     let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
-}
-
-async fn serve(
-    proxy: Arc<Proxy>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    lane: bool,
-    shutdown: CancellationToken,
-) {
-    stream.set_nodelay(true).unwrap();
-    let router = axum::Router::new().fallback(|| async { "the application" });
-    let application = front::Application::here(router);
-    let (stream, read) = if lane {
-        let handed_over = lane::serve(stream, peer, &proxy, Duration::from_secs(60), &shutdown).await;
-        let Some(handed_over) = handed_over else { return };
-        handed_over
-    } else {
-        (stream, BytesMut::new())
-    };
-    let service = service_fn(move |request| front::answer(request, peer, Some(&proxy), &application));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().max_buf_size(64 * 1024);
-    let _ = builder.serve_connection_with_upgrades(TokioIo::new(accepted(stream, read)), service).await;
 }
 
 pub(super) fn head(method: &str, rest: &str, lines: &[&str]) -> String {

@@ -16,7 +16,7 @@ use tokio::{
 use codehub_domain::activity::ActivityMode;
 
 use super::support::*;
-use crate::{activity::Kind, frames::close_frame};
+use crate::{activity::Kind, websocket::frames::close_frame};
 
 const OURS: &str = "Origin: https://code.example.com";
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

@@ -1,16 +1,9 @@
-//! Connections: accepted, limited, served as HTTP/1.1 or HTTP/2, and drained at the end.
+//! Connections: accepted, limited, served by [`codehub_proxy::front`], and drained at the end.
 
-use std::{future::poll_fn, net::SocketAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::Router;
-use bytes::BytesMut;
-use http::Request;
-use hyper::body::Incoming;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulConnection},
-};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -19,28 +12,19 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     app::{self, App},
-    connection::ConnectionHandle,
     proxy_gate::{self, ActivitySink},
 };
 use codehub_coordinator::Backends;
-use codehub_proxy as proxy;
 use codehub_proxy::{
     Proxy,
-    framing::accepted,
-    front::{self, Application},
+    front::{Application, Front},
     gate::ProxyIde,
-    lane,
 };
 
 use super::{open_files::OpenFiles, workers::Workers};
-use codehub_proxy::rarely::Rarely;
 
-/// A client gets this long for the headers of its (next) request.
-const HEADERS_WITHIN: Duration = Duration::from_secs(60);
-/// HTTP/2 clients are asked this often whether they are still there.
-const STILL_THERE: Duration = Duration::from_secs(30);
-const STREAMS_PER_CONNECTION: u32 = 256;
-const HEADER_BYTES: u32 = 64 * 1024;
+/// A client gets this long for the head of its (next) request.
+const HEADS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Serves until `app.shutdown`, then lets what is under way finish and hands on the last activity.
 ///
@@ -80,8 +64,8 @@ async fn accept_all(
     app: &Arc<App>,
     workers: &mut Workers,
 ) {
-    let server = Arc::new(server(HEADERS_WITHIN));
     let application = Application::here(router);
+    let front = Arc::new(Front { proxy: proxy.clone(), application, heads_within: HEADS_WITHIN });
     let connections = TaskTracker::new();
     let places = Arc::new(Semaphore::new(most_connections()));
     loop {
@@ -90,16 +74,7 @@ async fn accept_all(
             accepted = accept(&listener, &places) => accepted,
         };
         let Some((stream, peer, place)) = next else { continue };
-        let closing = CancellationToken::new();
-        let handle = ConnectionHandle::new(closing.clone());
-        let (application, proxy, lane_proxy) = (application.clone(), proxy.clone(), proxy.clone());
-        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            if !proxy::is_ours(request.uri()) {
-                request.extensions_mut().insert(handle.clone());
-            }
-            front::answer(request, peer, proxy.as_ref(), &application)
-        });
-        let (server, shutdown) = (Arc::clone(&server), app.shutdown.clone());
+        let (front, shutdown) = (front.clone(), app.shutdown.clone());
         workers.next().spawn(connections.track_future(async move {
             let _place = place;
             let stream = match stream.and_then(TcpStream::from_std) {
@@ -111,18 +86,7 @@ async fn accept_all(
             };
             let open = metrics::gauge!("codehub_http_connections");
             open.increment(1.0);
-            // Plain requests for workspaces first; with the first other one the connection is the library's.
-            let rest = match &lane_proxy {
-                Some(proxy) => lane::serve(stream, peer, proxy, HEADERS_WITHIN, &shutdown).await,
-                None => Some((stream, BytesMut::new())),
-            };
-            if let Some((stream, read)) = rest {
-                let stream = TokioIo::new(accepted(stream, read));
-                let connection = server.serve_connection_with_upgrades(stream, service).into_owned();
-                if let Err(error) = to_the_end(connection, &closing, &shutdown).await {
-                    tracing::debug!(%peer, error, "a connection ended early");
-                }
-            }
+            front.serve(stream, peer, &shutdown).await;
             open.decrement(1.0);
         }));
     }
@@ -138,65 +102,6 @@ async fn accept_all(
     if tokio::time::timeout(app.config.shutdown_drain, drained).await.is_err() {
         tracing::warn!("some requests did not finish in time");
     }
-}
-
-/// Serves a connection until it ends or is closed; from the shutdown on, only what is under way.
-async fn to_the_end<C: GracefulConnection>(
-    connection: C,
-    closing: &CancellationToken,
-    shutdown: &CancellationToken,
-) -> Result<(), C::Error> {
-    let mut connection = pin!(connection);
-    let mut word = Rarely::new(either(closing, Some(shutdown)));
-    loop {
-        let heard = poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(served) => Poll::Ready(Err(served)),
-            Poll::Pending => word.poll(cx).map(Ok),
-        });
-        match heard.await {
-            Err(served) => return served,
-            Ok(Word::Close) => return Ok(()),
-            Ok(Word::Finish) => {
-                connection.as_mut().graceful_shutdown();
-                word = Rarely::new(either(closing, None));
-            }
-        }
-    }
-}
-
-/// What a connection may be told.
-enum Word {
-    Close,
-    Finish,
-}
-
-async fn either(closing: &CancellationToken, shutdown: Option<&CancellationToken>) -> Word {
-    let shut_down = async {
-        match shutdown {
-            Some(shutdown) => shutdown.cancelled().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = closing.cancelled() => Word::Close,
-        () = shut_down => Word::Finish,
-    }
-}
-
-fn server(headers_within: Duration) -> auto::Builder<TokioExecutor> {
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(headers_within)
-        .max_buf_size(HEADER_BYTES as usize);
-    server
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(STILL_THERE)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .max_header_list_size(HEADER_BYTES);
-    server
 }
 
 fn most_connections() -> usize {
@@ -230,44 +135,5 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accep
             tokio::time::sleep(Duration::from_millis(100)).await;
             None
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::BytesMut;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    use super::*;
-
-    /// Half a head, and then nothing: the connection ends, its neighbour's does not.
-    #[tokio::test]
-    async fn a_head_that_does_not_come_ends_its_connection() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            let server = server(Duration::from_millis(300));
-            while let Ok((stream, _)) = listener.accept().await {
-                let service = hyper::service::service_fn(|_| async {
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    Ok::<_, std::convert::Infallible>(http::Response::new(String::from("late")))
-                });
-                let connection = server
-                    .serve_connection_with_upgrades(TokioIo::new(accepted(stream, BytesMut::new())), service)
-                    .into_owned();
-                tokio::spawn(connection);
-            }
-        });
-        let mut slow = TcpStream::connect(addr).await.unwrap();
-        let mut patient = TcpStream::connect(addr).await.unwrap();
-        slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX: ").await.unwrap();
-        patient.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
-        let mut rest = Vec::new();
-        let ended = tokio::time::timeout(Duration::from_secs(10), slow.read_to_end(&mut rest)).await;
-        assert!(ended.is_ok(), "it is still open");
-        assert!(!rest.starts_with(b"HTTP/1.1 200"));
-        let mut answer = String::new();
-        patient.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.ends_with("late"), "a slow answer is no slow head: {answer}");
     }
 }

@@ -25,7 +25,7 @@ async fn until_back(rig: &Rig) {
     while firewall(rig).await.0 != SafeguardState::Good {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", firewall(rig).await);
         rig.runtime.list().await.unwrap();
-        codehub_testing::poll_every(Duration::from_millis(50)).await;
+        poll_every(Duration::from_millis(50)).await;
     }
 }
 

@@ -40,7 +40,9 @@ use super::{
     error::{ErrorBody, Result},
     lasting::Lasting,
 };
-use crate::{app::App, connection::ConnectionHandle};
+use codehub_proxy::front::ConnectionHandle;
+
+use crate::app::App;
 
 const BUFFER: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(15);

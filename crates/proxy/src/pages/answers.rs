@@ -4,10 +4,11 @@ use codehub_domain::WorkspaceId;
 use http::{HeaderValue, Response, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::{ProxyBody, error::ProxyError, pages, resolve::Visit, text::Look};
+use super::text::Look;
+use crate::{ProxyBody, error::ProxyError, pages, wake::resolve::Visit};
 
 /// A person gets a page, a program gets JSON.
-pub(super) fn render(
+pub(crate) fn render(
     error: &ProxyError,
     visit: Visit,
     look: Look,
@@ -24,13 +25,13 @@ pub(super) fn render(
     response
 }
 
-pub(super) fn asleep() -> Response<ProxyBody> {
+pub(crate) fn asleep() -> Response<ProxyBody> {
     // JupyterLab shows this when saving fails.
     let message = "The workspace is asleep. Wake it by opening it in another tab, then try again.";
     json(StatusCode::SERVICE_UNAVAILABLE, "WORKSPACE_STANDBY", message)
 }
 
-pub(super) fn json(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
+pub(crate) fn json(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
     // The message a second time, outside: where JupyterLab looks for what it shows when saving fails.
     let body =
         serde_json::json!({ "error": { "code": code, "message": message }, "message": message }).to_string();
@@ -45,7 +46,7 @@ pub(super) fn json(status: StatusCode, code: &str, message: &str) -> Response<Pr
     response
 }
 
-pub(super) fn redirect(status: StatusCode, to: HeaderValue) -> Response<ProxyBody> {
+pub(crate) fn redirect(status: StatusCode, to: HeaderValue) -> Response<ProxyBody> {
     let mut response = Response::new(ProxyBody::Empty);
     *response.status_mut() = status;
     response.headers_mut().insert(header::LOCATION, to);
@@ -66,7 +67,7 @@ const QUERY_VALUE: &AsciiSet = &CONTROLS
     .add(b'=')
     .add(b'?');
 
-pub(super) fn sign_in_address(uri: &Uri) -> HeaderValue {
+pub(crate) fn sign_in_address(uri: &Uri) -> HeaderValue {
     let next = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     HeaderValue::try_from(format!("/login?next={}", utf8_percent_encode(next, QUERY_VALUE)))
         .unwrap_or_else(|_| HeaderValue::from_static("/login"))

@@ -16,7 +16,8 @@ use std::{
 
 use codehub_upstream::Upstream;
 
-use super::{error::ProxyError, wire::Wire};
+use super::workspace::Wire;
+use crate::error::ProxyError;
 
 /// Programs on Node close idle connections after five seconds: be earlier.
 const IDLE_FOR: Duration = Duration::from_secs(4);
@@ -33,23 +34,23 @@ struct Idle {
 type Shelf = HashMap<Upstream, Vec<Idle>>;
 
 #[derive(Default)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     shelves: [Arc<Mutex<Shelf>>; SHELVES],
 }
 
 /// A connection in use. Dropping it closes the connection.
-pub struct Lease {
-    pub(super) wire: Box<Wire>,
+pub(crate) struct Lease {
+    pub(crate) wire: Box<Wire>,
     upstream: Upstream,
     shelf: Arc<Mutex<Shelf>>,
     /// How long it had been idle; `None` for a new one.
-    pub(super) reused_after: Option<Duration>,
+    pub(crate) reused_after: Option<Duration>,
 }
 
 impl Lease {
     /// The answer has been read whole: others may use the connection, unless it is still busy with a
     /// request that was answered before its end.
-    pub(super) fn give_back(mut self) {
+    pub(crate) fn give_back(mut self) {
         if self.wire.is_idle() {
             put(&self.shelf, self.upstream, self.wire);
         }
@@ -77,12 +78,12 @@ impl Pool {
 
     /// An idle connection, if there is one that is still open. The newest: the others may grow old
     /// and go.
-    pub(super) fn take(&self, upstream: &Upstream) -> Option<Lease> {
+    pub(crate) fn take(&self, upstream: &Upstream) -> Option<Lease> {
         self.take_within(upstream, IDLE_FOR)
     }
 
     /// One that has been idle for less than this.
-    pub(super) fn take_within(&self, upstream: &Upstream, at_most: Duration) -> Option<Lease> {
+    pub(crate) fn take_within(&self, upstream: &Upstream, at_most: Duration) -> Option<Lease> {
         let mine = self.shelf();
         let mut shelf = lock(mine);
         let waiting = shelf.get_mut(upstream)?;
@@ -105,7 +106,7 @@ impl Pool {
     ///
     /// # Errors
     /// Nothing listens there, or not in time.
-    pub(super) async fn connect(&self, upstream: &Upstream) -> Result<Lease, ProxyError> {
+    pub(crate) async fn connect(&self, upstream: &Upstream) -> Result<Lease, ProxyError> {
         let wire = tokio::time::timeout(CONNECT_WITHIN, Wire::connect(upstream))
             .await
             .unwrap_or_else(|_| Err(ProxyError::Connect(std::io::ErrorKind::TimedOut.into())))?;
@@ -115,7 +116,7 @@ impl Pool {
 
     /// Closes what has been idle for too long. Called from time to time, so that workspaces nobody
     /// visits any more keep no connections.
-    pub(super) fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let now = Instant::now();
         for shelf in &self.shelves {
             lock(shelf).retain(|_, waiting| {

@@ -5,7 +5,7 @@ use crate::idle::Piece;
 
 /// What a piece of the stream contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Bytes of a text, binary or continuation frame.
     pub data: bool,
     /// A close frame began.
@@ -17,7 +17,7 @@ const MAX_HEADER: usize = 14;
 
 /// Where in the stream of frames we are.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     header: [u8; MAX_HEADER],
     have: u8,
     /// Of the current frame's payload.
@@ -34,30 +34,30 @@ pub(super) struct Frames {
 
 impl Frames {
     /// For protocols that are not WebSocket: every byte is data, and no boundary is known.
-    pub(super) fn opaque() -> Self {
+    pub(crate) fn opaque() -> Self {
         Self { opaque: true, ..Self::default() }
     }
 
     /// Between two frames: a control frame may go here.
-    pub(super) fn at_boundary(&self) -> bool {
+    pub(crate) fn at_boundary(&self) -> bool {
         !self.opaque && self.have == 0 && self.remaining == 0
     }
 
-    pub(super) fn close_has_passed(&self) -> bool {
+    pub(crate) fn close_has_passed(&self) -> bool {
         self.closed
     }
 
-    pub(super) fn is_opaque(&self) -> bool {
+    pub(crate) fn is_opaque(&self) -> bool {
         self.opaque
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Seen {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Seen {
         self.feed_each(bytes, |_| {})
     }
 
     /// The same, and shows the payload of data frames as it passes. Of an opaque stream nothing is shown.
-    pub(super) fn feed_each(&mut self, mut bytes: &[u8], mut show: impl FnMut(Piece<'_>)) -> Seen {
+    pub(crate) fn feed_each(&mut self, mut bytes: &[u8], mut show: impl FnMut(Piece<'_>)) -> Seen {
         let mut seen = Seen::default();
         if self.opaque {
             seen.data = !bytes.is_empty();
@@ -163,7 +163,7 @@ impl Frames {
 }
 
 /// A close frame from us. Towards a server it must be masked; any mask will do, so it is zero.
-pub(super) fn close_frame(code: u16, reason: &str, masked: bool) -> Vec<u8> {
+pub(crate) fn close_frame(code: u16, reason: &str, masked: bool) -> Vec<u8> {
     let mut reason = reason;
     while reason.len() > 123 {
         let mut end = reason.len() - 1;

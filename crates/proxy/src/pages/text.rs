@@ -3,8 +3,10 @@
 use codehub_domain::ErrorReason;
 use http::HeaderMap;
 
-use super::resolve::{Closed, Waiting};
-use crate::appearance::{Lang, Theme};
+use crate::{
+    appearance::{Lang, Theme},
+    wake::resolve::{Closed, Waiting},
+};
 
 impl Lang {
     const fn pick(self, en: &'static str, ko: &'static str) -> &'static str {
@@ -17,25 +19,25 @@ impl Lang {
 
 /// For whom a page is drawn: language and theme.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Look {
+pub(crate) struct Look {
     pub lang: Lang,
     pub theme: Theme,
 }
 
 impl Look {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self { lang: Lang::of(headers), theme: Theme::chosen(headers) }
     }
 }
 
 /// A title and what it means.
-pub(super) struct Words {
+pub(crate) struct Words {
     pub title: &'static str,
     pub text: &'static str,
 }
 
 impl Lang {
-    pub(super) const fn waiting(self, why: Waiting) -> Words {
+    pub(crate) const fn waiting(self, why: Waiting) -> Words {
         let (title, text) = match why {
             Waiting::Starting => (
                 self.pick("Starting your workspace", "워크스페이스를 시작하고 있습니다"),
@@ -69,7 +71,7 @@ impl Lang {
         Words { title, text }
     }
 
-    pub(super) const fn closed(self, why: Closed) -> Words {
+    pub(crate) const fn closed(self, why: Closed) -> Words {
         let (title, text) = match why {
             Closed::NotStarted => (
                 self.pick("This workspace has not been started", "아직 시작하지 않은 워크스페이스입니다"),
@@ -93,7 +95,7 @@ impl Lang {
         Words { title, text }
     }
 
-    pub(super) const fn button(self, why: Closed) -> &'static str {
+    pub(crate) const fn button(self, why: Closed) -> &'static str {
         match why {
             Closed::NotStarted => self.pick("Start", "시작"),
             Closed::Archived => self.pick("Restore and open", "복원하고 열기"),
@@ -101,7 +103,7 @@ impl Lang {
         }
     }
 
-    pub(super) const fn limit(self) -> Words {
+    pub(crate) const fn limit(self) -> Words {
         Words {
             title: self.pick("Too many workspaces are running", "실행 중인 워크스페이스가 너무 많습니다"),
             text: self.pick(
@@ -111,14 +113,14 @@ impl Lang {
         }
     }
 
-    pub(super) const fn limit_elsewhere(self) -> &'static str {
+    pub(crate) const fn limit_elsewhere(self) -> &'static str {
         self.pick(
             "All places are taken by other people right now. Try again later.",
             "지금은 다른 사람들이 모든 자리를 사용하고 있습니다. 나중에 다시 시도하세요.",
         )
     }
 
-    pub(super) const fn unavailable(self) -> Words {
+    pub(crate) const fn unavailable(self) -> Words {
         Words {
             title: self.pick("The workspace does not answer", "워크스페이스가 응답하지 않습니다"),
             text: self.pick(
@@ -128,7 +130,7 @@ impl Lang {
         }
     }
 
-    pub(super) const fn our_fault(self) -> Words {
+    pub(crate) const fn our_fault(self) -> Words {
         Words {
             title: self.pick("CodeHub is not ready", "CodeHub가 준비되지 않았습니다"),
             text: self.pick(
@@ -138,21 +140,21 @@ impl Lang {
         }
     }
 
-    pub(super) const fn not_found(self) -> Words {
+    pub(crate) const fn not_found(self) -> Words {
         Words {
             title: self.pick("There is no such workspace", "없는 워크스페이스입니다"),
             text: self.pick("It may have been deleted.", "삭제되었을 수 있습니다."),
         }
     }
 
-    pub(super) const fn not_yours(self) -> Words {
+    pub(crate) const fn not_yours(self) -> Words {
         Words {
             title: self.pick("This workspace belongs to somebody else", "다른 사람의 워크스페이스입니다"),
             text: self.pick("Only its owner can open it.", "소유자만 열 수 있습니다."),
         }
     }
 
-    pub(super) const fn refused(self) -> Words {
+    pub(crate) const fn refused(self) -> Words {
         Words {
             title: self.pick("This request cannot be answered", "처리할 수 없는 요청입니다"),
             text: self.pick(
@@ -162,36 +164,36 @@ impl Lang {
         }
     }
 
-    pub(super) const fn stop(self) -> &'static str {
+    pub(crate) const fn stop(self) -> &'static str {
         self.pick("Stop", "중지")
     }
 
-    pub(super) const fn dashboard(self) -> &'static str {
+    pub(crate) const fn dashboard(self) -> &'static str {
         self.pick("All workspaces", "전체 워크스페이스")
     }
 
-    pub(super) const fn try_again(self) -> &'static str {
+    pub(crate) const fn try_again(self) -> &'static str {
         self.pick("Try again", "다시 시도")
     }
 
-    pub(super) const fn archived_at(self) -> &'static str {
+    pub(crate) const fn archived_at(self) -> &'static str {
         self.pick("Archived", "보관 시각")
     }
 
-    pub(super) const fn size(self) -> &'static str {
+    pub(crate) const fn size(self) -> &'static str {
         self.pick("Size", "크기")
     }
 
-    pub(super) const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         self.pick("Reason", "원인")
     }
 
-    pub(super) const fn details(self) -> &'static str {
+    pub(crate) const fn details(self) -> &'static str {
         self.pick("Details", "상세")
     }
 
     /// What a failure means for the person who reads it.
-    pub(super) const fn meaning(self, reason: ErrorReason) -> &'static str {
+    pub(crate) const fn meaning(self, reason: ErrorReason) -> &'static str {
         match reason {
             ErrorReason::Timeout => self.pick(
                 "It did not become ready in time. Recovering tries again.",

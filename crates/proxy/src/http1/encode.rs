@@ -1,5 +1,4 @@
-//! A message on its way out: its head, framed anew for this hop, and its body as it comes. Requests to workspaces
-//! are begun here, answers to clients in [`lane`](super::lane).
+//! A message on its way out: its head, and its body as it comes, framed anew for this hop.
 
 use std::{
     io::{self, IoSlice, Write as _},
@@ -8,58 +7,37 @@ use std::{
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, Method, Uri, header};
+use http::HeaderName;
 use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
-use super::{
+use crate::{
     body::{BoxError, ToWorkspace},
-    headers,
+    policy,
 };
 
 /// What is not larger leaves together with what stands before it, in one piece.
-pub(super) const SMALL: usize = 8 * 1024;
-
-/// What frames or directs a message has no place behind it (RFC 9110 §6.5.1).
-const NO_TRAILERS: [HeaderName; 12] = [
-    header::AUTHORIZATION,
-    header::CACHE_CONTROL,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-    header::HOST,
-    header::MAX_FORWARDS,
-    header::SET_COOKIE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-];
-
-/// The head of a request, as the workspace will see it but for what frames the body.
-pub(super) struct Head<'a> {
-    pub method: &'a Method,
-    pub uri: Uri,
-    pub headers: HeaderMap,
-}
+pub(crate) const SMALL: usize = 8 * 1024;
 
 /// Why a message cannot be sent to its end.
-pub(super) enum Stopped {
+pub(crate) enum Stopped {
     /// Whoever it goes to does not take any more of it. A workspace may have answered all the same.
     ByReader,
     /// Where it comes from broke off, or sent something else than was announced.
     AtSource(BoxError),
 }
 
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// So much is still to be sent.
     Length(u64),
     /// With the trailers that were announced.
     Chunks(Vec<HeaderName>),
+    /// For those who know no chunks: the end of the connection is the end.
+    UntilClose,
 }
 
 /// What is still to be sent. Memory is kept from one message to the next.
-pub(super) struct Outbound<B> {
+pub(crate) struct Outbound<B> {
     pieces: BytesMut,
     /// Comes after those; too large to be worth a copy.
     large: Bytes,
@@ -75,42 +53,14 @@ impl<B> Default for Outbound<B> {
 }
 
 impl Outbound<ToWorkspace> {
-    pub(super) fn begin(&mut self, head: &Head<'_>, body: ToWorkspace) {
-        let pieces = &mut self.pieces;
-        let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        for part in [head.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
-            pieces.put_slice(part.as_bytes());
-        }
-        for (name, value) in &head.headers {
-            if !matches!(*name, header::CONTENT_LENGTH | header::TRANSFER_ENCODING) {
-                field(pieces, name, value.as_bytes());
-            }
-        }
-        let (ended, length) = (body.is_end_stream(), body.size_hint().exact());
-        self.body = match length {
-            _ if ended => {
-                if head.headers.contains_key(header::CONTENT_LENGTH) {
-                    field(pieces, &header::CONTENT_LENGTH, b"0");
-                }
-                None
-            }
-            Some(length) => {
-                let _ = write!(pieces.writer(), "content-length: {length}\r\n");
-                Some((body, Framing::Length(length)))
-            }
-            None => {
-                field(pieces, &header::TRANSFER_ENCODING, b"chunked");
-                let announced = headers::tokens(&head.headers, &header::TRAILER)
-                    .filter_map(|name| HeaderName::from_bytes(name).ok())
-                    .filter(|name| !NO_TRAILERS.contains(name));
-                Some((body, Framing::Chunks(announced.collect())))
-            }
-        };
-        self.pieces.put_slice(b"\r\n");
+    /// Begins a request: its head as it leaves, and the body that follows.
+    pub(crate) fn begin(&mut self, head: &[u8], body: Option<(ToWorkspace, Framing)>) {
+        self.pieces.put_slice(head);
+        self.body = body;
     }
 
     /// The workspace said "100 Continue".
-    pub(super) fn go_ahead(&mut self) {
+    pub(crate) fn go_ahead(&mut self) {
         if let Some((body, _)) = &mut self.body {
             body.go_ahead();
         }
@@ -122,21 +72,21 @@ where
     B: Body<Data = Bytes, Error = BoxError> + Unpin,
 {
     /// Where the head is written before it is sent.
-    pub(super) fn head(&mut self) -> &mut BytesMut {
+    pub(crate) fn head(&mut self) -> &mut BytesMut {
         &mut self.pieces
     }
 
     /// What comes after the head.
-    pub(super) fn follow_with(&mut self, body: B, framing: Framing) {
+    pub(crate) fn follow_with(&mut self, body: B, framing: Framing) {
         self.body = Some((body, framing));
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.body.is_none() && self.pieces.is_empty() && self.large.is_empty()
     }
 
     /// Sends what can be sent; ready when that was all.
-    pub(super) fn poll_send(
+    pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -169,7 +119,7 @@ where
             }
             let Some(frame) = frame.transpose()? else {
                 match framing {
-                    Framing::Length(0) => {}
+                    Framing::Length(0) | Framing::UntilClose => {}
                     Framing::Length(_) => return Err("it ended before its announced length".into()),
                     Framing::Chunks(_) => self.pieces.put_slice(b"0\r\n\r\n"),
                 }
@@ -194,10 +144,14 @@ where
                         self.pieces.put_slice(b"\r\n");
                     }
                 }
+                (Ok(data), Framing::UntilClose) => self.put(data),
                 (Err(Ok(trailers)), Framing::Chunks(announced)) => {
                     self.pieces.put_slice(b"0\r\n");
-                    for (name, value) in trailers.iter().filter(|(name, _)| announced.contains(name)) {
-                        field(&mut self.pieces, name, value.as_bytes());
+                    for (name, value) in
+                        trailers.iter().filter(|(name, _)| policy::may_trail(name, announced))
+                    {
+                        let line = [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"];
+                        policy::put(&mut self.pieces, &line);
                     }
                     self.pieces.put_slice(b"\r\n");
                     self.body = None;
@@ -235,13 +189,11 @@ where
             let small = written.min(self.pieces.len());
             self.pieces.advance(small);
             self.large.advance(written - small);
+            if self.large.is_empty() {
+                // So that whoever reads into its memory may use that again.
+                self.large = Bytes::new();
+            }
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-pub(super) fn field(pieces: &mut BytesMut, name: &HeaderName, value: &[u8]) {
-    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-        pieces.put_slice(part);
     }
 }

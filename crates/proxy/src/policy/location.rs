@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 /// Where a workspace is, seen from both sides.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(crate) struct Place<'a> {
     /// `/w/{id}/`
     pub base_path: &'a str,
     /// `None`: no address leads there.
@@ -15,7 +15,7 @@ pub(super) struct Place<'a> {
 }
 
 /// The rewritten location, or `None` where it is right as it is.
-pub(super) fn rewrite(location: &[u8], place: &Place<'_>) -> Option<Vec<u8>> {
+pub(crate) fn rewrite(location: &[u8], place: &Place<'_>) -> Option<Vec<u8>> {
     let (rest, named_upstream) = match authority(location) {
         Some((authority, rest)) if is_upstream(authority, place) => (rest, true),
         Some((authority, rest)) if is_us(authority, place) => (rest, false),

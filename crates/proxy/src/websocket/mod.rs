@@ -1,31 +1,43 @@
 //! WebSockets and other upgrades: the handshake passes through, then bytes are relayed until either
 //! side ends, the workspace stops, or the server shuts down.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
-
-use futures::future::Either;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::{rt::TokioIo, server::conn::auto};
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout, timeout_at},
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
 };
 
-use super::{
+use bytes::Bytes;
+use codehub_upstream::Connection;
+use futures::future::Either;
+use http::{HeaderValue, Response, StatusCode, Version, header};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{timeout, timeout_at},
+};
+
+use crate::{
     Proxy,
+    activity::Kind,
     authorize::Pass,
     body::ProxyBody,
     error::ProxyError,
     forward::Answer,
-    frames::close_frame,
-    framing::Accepted,
-    headers,
-    location::Place,
-    relay::{Event, Ledger, Relay},
+    front::Takeover,
+    idle::Watch,
+    policy::{self, location::Place},
+    rarely::Rarely,
     routes::{Entry, Latest},
 };
-use crate::{activity::Kind, idle::Watch, rarely::Rarely};
+
+pub(crate) mod deadlines;
+pub(crate) mod frames;
+mod relay;
+
+use frames::close_frame;
+use relay::{Event, Ledger, Relay};
 
 /// "Going away": what a client hears when the workspace stops or the server shuts down.
 const GOING_AWAY: u16 = 1001;
@@ -63,21 +75,11 @@ impl Ending {
 
 /// The browser's side of an upgrade, and what let it in.
 pub(super) struct Client {
-    pub(super) upgraded: OnUpgrade,
     pub(super) pass: Pass,
     /// What the rules of the IDE make of its messages.
     pub(super) watch: Option<Box<Watch>>,
     /// Nobody asked for it: the tab lost its connection and wants it back.
     pub(super) reconnection: bool,
-}
-
-/// Asks for the upgrade on this hop too.
-pub(super) fn request_headers(headers: &mut HeaderMap, protocol: HeaderValue, withhold_compression: bool) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, protocol);
-    if withhold_compression {
-        headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
-    }
 }
 
 /// Whether the workspace agreed to switch protocols.
@@ -103,7 +105,7 @@ pub(super) fn switch(
     let wire = answer.lease.wire;
 
     let (mut parts, ()) = answer.response.into_parts();
-    headers::clean_response(&mut parts.headers, place);
+    parts.headers = policy::clean_response(&parts.headers, *place);
     parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     parts.headers.insert(header::UPGRADE, protocol);
     parts.version = Version::HTTP_11;
@@ -111,133 +113,123 @@ pub(super) fn switch(
 
     let socket = proxy.activity.open_socket(&entry.cell, client.reconnection);
     // From here on nothing is missed that would end the connection.
-    let news = News::of(entry);
-    let (proxy, entry) = (proxy.clone(), entry.clone());
-    let tracker = proxy.relays.clone();
-    tracker.spawn(async move {
-        let _open = proxy.metrics.websocket();
-        // Both sides switch, or neither is kept.
-        let Client { upgraded, pass, watch, .. } = client;
-        let browser = match upgraded.await {
-            Ok(browser) => browser,
-            Err(error) => {
-                tracing::debug!(workspace = %entry.id, %error, "an upgrade was not completed");
-                return;
-            }
-        };
-        let (workspace, early) = wire.into_stream();
-        let ledger = Ledger { socket, watch };
-        // The bare connection, wherever it is one that we accepted ourselves.
-        match auto::upgrade::downcast::<TokioIo<Accepted>>(browser) {
-            Ok(parts) => {
-                let browser = parts.io.into_inner().into_inner().0;
-                let relay = Relay::new(browser, workspace, websocket, ledger).after(&parts.read_buf, &early);
-                drop((parts.read_buf, early));
-                run(&proxy, &entry, pass, news, relay).await;
-            }
-            Err(browser) => {
-                let relay =
-                    Relay::new(TokioIo::new(browser), workspace, websocket, ledger).after(&[], &early);
-                drop(early);
-                Box::pin(run(&proxy, &entry, pass, news, relay)).await;
-            }
-        }
+    let (proxy, news) = (proxy.clone(), News::of(entry.clone(), client.pass));
+    let takeover = Takeover::new(move |browser: TcpStream, client_said: Bytes| {
+        let (workspace, workspace_said) = wire.into_stream();
+        let ledger = Ledger { socket, watch: client.watch };
+        let relay = Relay::new(browser, workspace, websocket, ledger).after(&client_said, &workspace_said);
+        let tracker = proxy.relays.clone();
+        tracker.spawn(run(proxy, news, relay));
     });
+    parts.extensions.insert(takeover);
     Ok(Response::from_parts(parts, ProxyBody::Empty))
 }
 
-async fn run<C, W>(proxy: &Proxy, entry: &Entry, mut pass: Pass, mut news: News, mut relay: Relay<C, W>)
-where
-    C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
-    let mut news = Rarely::new(async { news.ends(proxy, entry, &mut pass).await });
-    let ending = loop {
+/// A relay between a client and a workspace.
+type Both = Relay<TcpStream, Connection>;
+
+async fn run(proxy: Arc<Proxy>, mut news: News, mut relay: Both) {
+    let _open = proxy.metrics.websocket();
+    if let Some(ending) = until_it_ends(&proxy, &mut news, &mut relay).await {
+        Box::pin(goodbye(&mut relay, ending)).await;
+    }
+}
+
+/// Relays until either side ends, or we end it ourselves: then for that reason.
+async fn until_it_ends(proxy: &Proxy, news: &mut News, relay: &mut Both) -> Option<Ending> {
+    let entry = news.entry.clone();
+    let mut news = Rarely::new(news.ends(proxy));
+    loop {
         let event = poll_fn(|cx| match relay.poll_event(cx) {
             Poll::Ready(event) => Poll::Ready(Either::Left(event)),
             Poll::Pending => news.poll(cx).map(Either::Right),
         });
         let event = match event.await {
             Either::Left(event) => event,
-            Either::Right(ending) => break ending,
+            Either::Right(ending) => return Some(ending),
         };
         match event {
             Ok(Event::WorkspaceGone) => {
-                // The wish to stop is written before anything is stopped, so this look is in time.
-                let stops = proxy.routes.view_now(entry).await.map_or_else(
-                    |error| matches!(error, ProxyError::NotFound),
-                    |view| view.stopping() || view.desired != codehub_domain::Desired::Running,
-                );
-                if stops {
-                    break Ending::Stopped;
+                if Box::pin(stops(proxy, &entry)).await {
+                    return Some(Ending::Stopped);
                 }
                 relay.pass_end();
             }
-            Ok(Event::Done) => return,
+            Ok(Event::Done) => return None,
             Err(error) => {
                 tracing::trace!(workspace = %entry.id, %error, "a relay ended");
-                return;
+                return None;
             }
         }
-    };
-    goodbye(relay, ending).await;
+    }
+}
+
+/// Whether a workspace that ended a connection does so because it stops. The wish to stop is written before anything
+/// is stopped, so this look is in time.
+async fn stops(proxy: &Proxy, entry: &Entry) -> bool {
+    proxy.routes.view_now(entry).await.map_or_else(
+        |error| matches!(error, ProxyError::NotFound),
+        |view| view.stopping() || view.desired != codehub_domain::Desired::Running,
+    )
 }
 
 /// What is heard about the workspace while a connection lasts.
 struct News {
+    entry: Arc<Entry>,
     latest: watch::Receiver<Latest>,
     access: u64,
+    pass: Pass,
 }
 
 impl News {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: Arc<Entry>, pass: Pass) -> Self {
         let latest = entry.subscribe();
         let access = latest.borrow().access;
-        Self { latest, access }
+        Self { entry, latest, access, pass }
     }
 
     /// Resolves when this connection must end.
-    async fn ends(&mut self, proxy: &Proxy, entry: &Entry, pass: &mut Pass) -> Ending {
-        tokio::select! {
-            ending = self.decided(proxy, entry, pass) => ending,
-            () = proxy.shutdown.cancelled() => Ending::Shutdown,
-        }
-    }
-
-    async fn decided(&mut self, proxy: &Proxy, entry: &Entry, pass: &mut Pass) -> Ending {
+    async fn ends(&mut self, proxy: &Proxy) -> Ending {
+        let entry = self.entry.clone();
         let last_work =
             || [Kind::Typing, Kind::FromClient].into_iter().filter_map(|kind| entry.cell.age(kind)).min();
-        let mut ran_out = false;
+        let mut reminded = None;
         loop {
-            let Latest { view, access } = self.latest.borrow_and_update().clone();
-            if view.is_none_or(|view| view.stopping()) {
-                return Ending::Stopped;
+            // Shutting down nudges, too.
+            if proxy.shutdown.is_cancelled() {
+                return Ending::Shutdown;
             }
-            if access != self.access || ran_out {
-                if !proxy.callers.still_valid(pass).await {
+            let access = {
+                let latest = self.latest.borrow_and_update();
+                if latest.view.as_ref().is_none_or(|view| view.stopping()) {
+                    return Ending::Stopped;
+                }
+                latest.access
+            };
+            if self.pass.is_due(Instant::now(), last_work) || access != self.access {
+                self.access = access;
+                if !Box::pin(proxy.callers.still_valid(&mut self.pass)).await {
                     return Ending::SignedOut;
                 }
-                self.access = access;
             }
-            ran_out = tokio::select! {
-                changed = self.latest.changed() => match changed {
-                    Ok(()) => false,
-                    Err(_) => return Ending::Stopped,
-                },
-                () = pass.runs_out(last_work) => true,
-            };
+            let next = self.pass.look_at();
+            if next != reminded
+                && let Some(at) = next
+            {
+                proxy.deadlines.remind(&self.entry, at);
+            }
+            reminded = next;
+            if self.latest.changed().await.is_err() {
+                return Ending::Stopped;
+            }
         }
     }
 }
 
-async fn goodbye<C, W>(mut relay: Relay<C, W>, ending: Ending)
-where
-    C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    W: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
+async fn goodbye(relay: &mut Both, ending: Ending) {
     let to_client = close_frame(ending.code(), ending.reason(), false);
     let to_workspace = close_frame(ending.code(), ending.reason(), true);
-    let cut_at = Instant::now() + LAST_FRAME;
+    let cut_at = tokio::time::Instant::now() + LAST_FRAME;
     // Frames under way are let through to their end: the good-bye goes between frames.
     let told = timeout_at(cut_at, async {
         while !relay.say_goodbye(&to_client, &to_workspace) {

@@ -11,21 +11,25 @@ use codehub_domain::{
 use http::{HeaderValue, Response, StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{
+use crate::{
+    appearance::{bytes, logo},
     body::ProxyBody,
     error::{ProxyError, Side},
     gate::{ArchiveFacts, View},
-    resolve::{Closed, Waiting},
     route::base_path,
-    text::{Look, Words},
+    wake::resolve::{Closed, Waiting},
 };
-use crate::appearance::{bytes, logo};
+
+pub(crate) mod answers;
+pub(crate) mod text;
+
+use text::{Look, Words};
 
 /// How soon a page that waits is loaded again without JavaScript. Every load is held for a while, so
 /// this is not a poll.
 const REFRESH_SECONDS: &str = "3";
 /// When a program should try again.
-pub(super) const RETRY_AFTER_SECONDS: &str = "3";
+pub(crate) const RETRY_AFTER_SECONDS: &str = "3";
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -129,7 +133,7 @@ fn action(id: WorkspaceId, verb: &str, back: WorkspaceId, label: &str, name: Opt
     }
 }
 
-pub(super) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBody> {
+pub(crate) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = lang.waiting(why);
     let progress = view.progress.filter(|progress| progress.total > 0);
@@ -150,7 +154,7 @@ pub(super) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBo
     page.respond()
 }
 
-pub(super) fn closed(
+pub(crate) fn closed(
     look: Look,
     why: Closed,
     view: &View,
@@ -188,7 +192,7 @@ pub(super) fn closed(
         .respond()
 }
 
-pub(super) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBody> {
+pub(crate) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = lang.limit();
     let content = html! {
@@ -215,7 +219,7 @@ pub(super) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBo
 }
 
 /// A page for everything else that can go wrong. `id` is known unless the path named nothing.
-pub(super) fn failed(look: Look, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+pub(crate) fn failed(look: Look, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),

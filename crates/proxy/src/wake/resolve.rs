@@ -3,19 +3,19 @@
 use codehub_domain::{Desired, Operation, Phase};
 use http::{HeaderMap, Method, header};
 
-use super::{gate::View, headers};
+use crate::{gate::View, policy};
 
 /// Who is behind a request. Only a person who opens a page wakes a workspace: a tab left open
 /// reconnects by itself, and if that woke it, it could never sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visit {
+pub(crate) enum Visit {
     Navigation,
     /// Scripts, assets, WebSockets, command-line tools.
     Other,
 }
 
 impl Visit {
-    pub fn of(method: &Method, headers: &HeaderMap) -> Self {
+    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
         if headers.contains_key(header::UPGRADE) || prefetched(headers) {
             return Self::Other;
         }
@@ -35,7 +35,7 @@ fn prefetched(headers: &HeaderMap) -> bool {
 }
 
 fn accepts_html(headers: &HeaderMap) -> bool {
-    headers::tokens(headers, &header::ACCEPT).any(|item| {
+    policy::tokens(headers, &header::ACCEPT).any(|item| {
         let media_type = item.split(|&b| b == b';').next().unwrap_or_default();
         media_type.trim_ascii().eq_ignore_ascii_case(b"text/html")
     })
@@ -43,7 +43,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
 
 /// Why somebody has to wait; the loading page says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub(crate) enum Waiting {
     Starting,
     Restoring,
     Stopping,
@@ -52,7 +52,7 @@ pub enum Waiting {
 
 /// Why nothing will come, until somebody does something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub(crate) enum Closed {
     NotStarted,
     Archived,
     Broken,
@@ -60,7 +60,7 @@ pub enum Closed {
 
 /// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Forward,
     /// Ask for it to run, then wait.
     Wake,
@@ -73,7 +73,7 @@ pub enum Step {
 }
 
 /// The table of the proxy's phase policy.
-pub fn decide(view: &View, visit: Visit) -> Step {
+pub(crate) fn decide(view: &View, visit: Visit) -> Step {
     if view.deleted {
         return Step::Gone;
     }

@@ -1,12 +1,13 @@
 //! Cookies in both directions: ours never reach the workspace, the workspace's never leave its path.
 
-use http::{HeaderMap, HeaderValue, Version, header};
+use http::{HeaderMap, HeaderValue, header};
 
+use super::Verdict;
 use crate::credential::SESSION_COOKIE;
 
 /// How many session cookies a request has. Two could mean that somebody planted one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Session<'a> {
+pub(crate) enum Session<'a> {
     None,
     One(&'a [u8]),
     Several,
@@ -33,12 +34,12 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Our session cookie among all cookies of all `Cookie` headers.
-pub(super) fn session(headers: &HeaderMap) -> Session<'_> {
+pub(crate) fn session(headers: &HeaderMap) -> Session<'_> {
     session_in(cookies(headers))
 }
 
 /// The same, from the values of all `Cookie` headers.
-pub(super) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<'a> {
+pub(crate) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<'a> {
     let mut found = Session::None;
     for part in values.flat_map(parts).filter(|part| is_session(part)) {
         found = match found {
@@ -49,32 +50,27 @@ pub(super) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<
     found
 }
 
-/// Removes every copy of our session cookie; everything else stays byte for byte as sent. HTTP/2
-/// clients may split cookies into several headers, which HTTP/1.1 forbids: those are joined.
-pub(super) fn remove_session(headers: &mut HeaderMap, version: Version) {
-    let join = version == Version::HTTP_2 && headers.get_all(header::COOKIE).iter().nth(1).is_some();
-    let ours = cookies(headers).flat_map(parts).any(is_session);
-    if !join && !ours {
-        return;
-    }
+/// What of all cookies is the workspace's, in one line. HTTP/2 clients may split cookies into several headers,
+/// which HTTP/1.1 forbids.
+pub(crate) fn joined_without_session(headers: &HeaderMap) -> Vec<u8> {
     let kept: Vec<Vec<u8>> = cookies(headers)
         .map(|value| if parts(value).any(is_session) { without_session(value) } else { value.into() })
         .filter(|value| !value.trim_ascii().is_empty())
         .collect();
-    headers.remove(header::COOKIE);
-    let values = if join { vec![kept.join(&b"; "[..])] } else { kept };
-    for value in values {
-        // A piece of a valid header value is one.
-        if let Ok(value) = HeaderValue::from_bytes(&value)
-            && !value.is_empty()
-        {
-            headers.append(header::COOKIE, value);
-        }
+    kept.join(&b"; "[..])
+}
+
+/// A `Cookie` header without any copy of our session; everything else stays byte for byte as sent.
+pub(crate) fn without_session_if_there(value: &[u8]) -> Verdict<'_> {
+    if !parts(value).any(is_session) {
+        return Verdict::Keep;
     }
+    let left = without_session(value);
+    if left.trim_ascii().is_empty() { Verdict::Drop } else { Verdict::Replace(left.into()) }
 }
 
 /// What is left of the value of a `Cookie` header that has our session in it.
-pub(super) fn without_session(value: &[u8]) -> Vec<u8> {
+pub(crate) fn without_session(value: &[u8]) -> Vec<u8> {
     let first_goes = parts(value).next().is_some_and(is_session);
     let kept: Vec<&[u8]> = parts(value).filter(|part| !is_session(part)).collect();
     let joined = kept.join(&b';');
@@ -83,7 +79,7 @@ pub(super) fn without_session(value: &[u8]) -> Vec<u8> {
 
 /// Tells the browser to forget session cookies that were set below a workspace's path. Ours is set
 /// for the whole origin and stays.
-pub(super) fn remove_planted_session(headers: &mut HeaderMap, base_path: &str) {
+pub(crate) fn remove_planted_session(headers: &mut HeaderMap, base_path: &str) {
     for path in [base_path, base_path.trim_end_matches('/')] {
         if let Ok(value) = HeaderValue::try_from(format!("{SESSION_COOKIE}=; Path={path}; Max-Age=0")) {
             headers.append(header::SET_COOKIE, value);
@@ -91,24 +87,9 @@ pub(super) fn remove_planted_session(headers: &mut HeaderMap, base_path: &str) {
     }
 }
 
-/// Confines what the workspace sets to its own path. A cookie that could be taken for ours, or that
-/// cannot be confined, is dropped.
-pub(super) fn confine(headers: &mut HeaderMap, base_path: &str) {
-    if !headers.contains_key(header::SET_COOKIE) {
-        return;
-    }
-    let confined: Vec<HeaderValue> = headers
-        .get_all(header::SET_COOKIE)
-        .iter()
-        .filter_map(|value| HeaderValue::from_bytes(&confine_one(value.as_bytes(), base_path)?).ok())
-        .collect();
-    headers.remove(header::SET_COOKIE);
-    for value in confined {
-        headers.append(header::SET_COOKIE, value);
-    }
-}
-
-fn confine_one(cookie: &[u8], base_path: &str) -> Option<Vec<u8>> {
+/// Confines a cookie that the workspace sets to its own path. `None`: it could be taken for ours, or cannot be
+/// confined.
+pub(crate) fn confine(cookie: &[u8], base_path: &str) -> Option<Vec<u8>> {
     let mut attributes = cookie.split(|&b| b == b';');
     let pair = attributes.next()?;
     let (name, _) = split(pair);

@@ -6,17 +6,20 @@ use std::{sync::Arc, time::Instant};
 use codehub_domain::{UserId, limits::LimitHit};
 use tokio::time::timeout_at;
 
-use super::{
+use crate::{
     Proxy,
     error::ProxyError,
     gate::{View, Woken},
-    resolve::{Closed, Step, Visit, Waiting, decide},
     routes::Entry,
 };
 
+pub(crate) mod resolve;
+
+use resolve::{Closed, Step, Visit, Waiting, decide};
+
 /// Why a request is not answered by the workspace itself.
 #[derive(Debug)]
-pub(super) enum NotReady {
+pub(crate) enum NotReady {
     Loading(Waiting, Arc<View>),
     Closed(Closed, Arc<View>),
     Limit(LimitHit, Arc<View>),
@@ -36,7 +39,7 @@ impl From<ProxyError> for NotReady {
 ///
 /// # Errors
 /// What the person sees instead.
-pub(super) async fn hold(proxy: &Proxy, entry: &Entry, user: UserId) -> Result<Arc<View>, NotReady> {
+pub(crate) async fn hold(proxy: &Proxy, entry: &Entry, user: UserId) -> Result<Arc<View>, NotReady> {
     let began = Instant::now();
     let deadline = tokio::time::Instant::from_std(began) + proxy.settings.wake_hold;
     // Subscribed before reading: whatever changes after the reading is heard.

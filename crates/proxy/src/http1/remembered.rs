@@ -1,0 +1,262 @@
+//! A request whose every phase is settled by what is known already: nobody is asked, and nothing is built that is
+//! not sent. The bytes that came are the bytes that leave, as far as the policy lets them.
+
+use std::{
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use bytes::BytesMut;
+use http::{Method, Version};
+
+use super::{
+    answer::{self, Copied},
+    head,
+    pool::Lease,
+};
+use crate::{
+    Peer, Proxy,
+    activity::Kind as Activity,
+    authorize::{self, Recognized, bearer_in},
+    client,
+    error::ProxyError,
+    forward::SURELY_ALIVE,
+    own,
+    policy::{
+        Cookies, Forwarded, Kind, Named, RequestHead, RequestPolicy, Sent,
+        cookies::{self, Session},
+        forwarded_chain, is_host, items,
+        location::Place,
+    },
+    request_id::new_id,
+    route,
+    routes::Fresh,
+    wake::resolve::{self, Step, Visit},
+};
+
+/// The other end of the connection.
+pub(super) struct Client {
+    /// What is known from its last request; lent to the one that is under way.
+    pub(super) memo: Option<Box<Memo>>,
+    pub(super) peer: Peer,
+    /// A proxy in front of us, whose word counts.
+    trusted: bool,
+    /// What workspaces are told about where it is.
+    chain: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn new(proxy: Option<&Proxy>, peer: Peer) -> Self {
+        let ip = peer.addr.ip();
+        let trusted = proxy.is_some_and(|proxy| client::is_trusted(ip, &proxy.settings.trusted_proxies));
+        Self { memo: None, peer, trusted, chain: forwarded_chain(None, ip) }
+    }
+}
+
+/// Everything the phases find out, for a request with the same credentials to the same workspace. Connections
+/// ask the same again and again, and what all threads share is slow to touch.
+pub(super) struct Memo {
+    authorization: Option<Box<[u8]>>,
+    cookie: Option<Box<[u8]>>,
+    /// What of the cookies is the workspace's, where our session is among them.
+    cookie_left: Option<Vec<u8>>,
+    host: Box<str>,
+    caller: Recognized,
+    pub(super) fresh: Fresh,
+}
+
+impl Memo {
+    /// `None` where somebody has to be asked, or told something else than what the workspace answers.
+    fn new(
+        proxy: &Proxy,
+        target: &str,
+        host: &[u8],
+        authorization: Option<&[u8]>,
+        cookie: Option<&[u8]>,
+    ) -> Option<Box<Self>> {
+        let (id, _) = route::split(target)?;
+        let host = std::str::from_utf8(host).ok().filter(|host| is_host(host.as_bytes()))?.into();
+        let session = cookies::session_in(cookie.into_iter());
+        let has_session = session != Session::None;
+        let caller = proxy.callers.recognize(authorization.and_then(bearer_in), session)?;
+        let fresh = proxy.routes.fresh(id)?;
+        authorize::owner_only(&fresh.view, caller.identified.caller).ok()?;
+        if resolve::decide(&fresh.view, Visit::Other) != Step::Forward {
+            return None;
+        }
+        let cookie_left = cookie.filter(|_| has_session).map(cookies::without_session);
+        let (authorization, cookie) = (authorization.map(Box::from), cookie.map(Box::from));
+        Some(Box::new(Self { authorization, cookie, cookie_left, host, caller, fresh }))
+    }
+
+    fn is_of(&self, prefix: &str, host: &[u8], authorization: Option<&[u8]>, cookie: Option<&[u8]>) -> bool {
+        self.fresh.entry.base.prefix == prefix
+            && self.host.as_bytes() == host
+            && self.authorization.as_deref() == authorization
+            && self.cookie.as_deref() == cookie
+    }
+
+    fn holds(&self, proxy: &Proxy) -> bool {
+        let now = Instant::now();
+        self.fresh.is_current(now) && proxy.callers.still_recognizes(&self.caller, now)
+    }
+    fn place(&self) -> Place<'_> {
+        let Fresh { entry, view, upstream, .. } = &self.fresh;
+        Place {
+            base_path: &entry.base.path,
+            upstream: upstream.address(),
+            host: Some(&self.host),
+            strip_prefix: view.ide.strip_prefix,
+        }
+    }
+}
+
+/// A request that is on its way.
+pub(super) struct Begun {
+    pub(super) lease: Lease,
+    pub(super) memo: Box<Memo>,
+    /// Somebody does this.
+    pub(super) work: bool,
+    pub(super) id: [u8; 32],
+    pub(super) close: bool,
+    pub(super) method: Method,
+}
+
+/// What has to be known of a request before it can be recognised.
+#[derive(Default)]
+struct Credentials<'b> {
+    cookie: Option<&'b [u8]>,
+    authorization: Option<&'b [u8]>,
+    host: Option<&'b [u8]>,
+}
+
+impl<'b> Credentials<'b> {
+    /// `None`: the request is not of the plain kind.
+    fn of(request: &head::Request<'b>, trusted: bool) -> Option<Self> {
+        let mut found = Self::default();
+        for line in request.lines.iter() {
+            let only = match line.kind {
+                Kind::Cookie => &mut found.cookie,
+                Kind::Authorization => &mut found.authorization,
+                Kind::Host => &mut found.host,
+                Kind::Connection if names_nothing(line.value) => continue,
+                Kind::Connection
+                | Kind::ContentLength
+                | Kind::Expect
+                | Kind::RequestId
+                | Kind::Te
+                | Kind::TransferEncoding
+                | Kind::Upgrade => return None,
+                Kind::Claim if trusted => return None,
+                _ => continue,
+            };
+            if only.replace(line.value).is_some() {
+                return None;
+            }
+        }
+        Some(found)
+    }
+}
+
+/// Whether a `Connection` is about nothing but the connection.
+fn names_nothing(connection: &[u8]) -> bool {
+    items(connection)
+        .all(|item| item.eq_ignore_ascii_case(b"close") || item.eq_ignore_ascii_case(b"keep-alive"))
+}
+
+/// Begins the request, if nothing about it needs a second look.
+pub(super) fn begin(proxy: &Proxy, client: &mut Client, request: &head::Request<'_>) -> Option<Begun> {
+    let method = match request.method {
+        "GET" => Method::GET,
+        "HEAD" => Method::HEAD,
+        _ => return None,
+    };
+    let (prefix, rest) = request.target.split_at_checked(route::PREFIX_LEN)?;
+    let plain = rest.starts_with('/') && rest.bytes().all(is_plain) && !own::is_own(rest);
+    if request.version != Version::HTTP_11 || !plain {
+        return None;
+    }
+    let Credentials { cookie, authorization, host } = Credentials::of(request, client.trusted)?;
+    let host = host?;
+    let memo = client.memo.take();
+    let memo = memo.filter(|memo| memo.is_of(prefix, host, authorization, cookie) && memo.holds(proxy));
+    let memo = match memo {
+        Some(memo) => memo,
+        None => Memo::new(proxy, request.target, host, authorization, cookie)?,
+    };
+    let Some(mut lease) = proxy.pool.take_within(&memo.fresh.upstream, SURELY_ALIVE) else {
+        client.memo = Some(memo);
+        return None;
+    };
+    let id = new_id();
+    write(lease.wire.begin(), request, client, &memo, &id);
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+    let work = proxy.is_work(&method, path, query);
+    if work {
+        memo.fresh.entry.cell.record(Activity::Http);
+    }
+    Some(Begun { lease, memo, work, id, close: request.close, method })
+}
+
+/// Means the same to every reader of a path; the rest takes every phase.
+fn is_plain(byte: u8) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let signs = b"-._~!$&'()*+,;=:@/?%";
+        let mut n = 0;
+        while n < 256 {
+            plain[n] = (n as u8).is_ascii_alphanumeric();
+            n += 1;
+        }
+        n = 0;
+        while n < signs.len() {
+            plain[signs[n] as usize] = true;
+            n += 1;
+        }
+        plain
+    };
+    PLAIN[usize::from(byte)]
+}
+
+/// Writes the request's head for the workspace.
+fn write(out: &mut BytesMut, request: &head::Request<'_>, client: &Client, memo: &Memo, id: &[u8; 32]) {
+    let (prefix, host) = (memo.fresh.entry.base.prefix.as_bytes(), memo.host.as_bytes());
+    let gone = if memo.fresh.view.ide.strip_prefix { prefix.len() } else { 0 };
+    let cookies = memo.cookie_left.as_deref().map_or(Cookies::AsSent, Cookies::Replaced);
+    let our_authorization = memo.caller.identified.our_authorization;
+    let named = Named::default();
+    out.reserve(request.lines.raw().len() + 2 * host.len() + prefix.len() + client.chain.len() + 192);
+    let head = RequestHead {
+        method: request.method,
+        target: &request.target.as_bytes()[gone..],
+        host: Some(host),
+        policy: RequestPolicy { named: &named, our_authorization, cookies, plain_websockets: false },
+        forwarded: Forwarded::new(None, &client.chain, client.peer.tls, Some(host), prefix),
+        request_id: id,
+        upgrade: None,
+        trailers: false,
+        expects: false,
+        body: Sent::Nothing,
+    };
+    head.write(out, request.lines.iter());
+}
+
+impl Begun {
+    /// Sends the request and reads the head of its answer, which is then written to `out`.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut BytesMut,
+        ending: bool,
+    ) -> Poll<Result<Copied, ProxyError>> {
+        let Self { lease, memo, method, id, close, .. } = self;
+        let (place, close) = (memo.place(), *close || ending);
+        let copied = lease.wire.poll_answer(cx, method, |answer| {
+            // Nobody asked for a switch, so whoever says so has not understood.
+            (!answer.status.is_informational()).then(|| answer::copy(out, answer, method, place, id, close))
+        });
+        copied.map(|copied| {
+            copied?.ok_or_else(|| ProxyError::BadResponse("101 to a request that did not ask for it".into()))
+        })
+    }
+}

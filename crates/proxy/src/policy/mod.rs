@@ -1,0 +1,307 @@
+//! The header policy: what passes between a client and a workspace, line by line, in either direction.
+//!
+//! There is one of it. Lines come from HTTP/1 as they were sent or from a [`HeaderMap`] (HTTP/2, and whatever
+//! was taken apart for the phases), and are judged by the same two functions:
+//! [`RequestPolicy::judge`] towards the workspace and [`ResponsePolicy::judge`] towards the browser. What is in the
+//! list of names ([`names`]) is decided there; everything else passes byte for byte.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+
+use crate::error::ProxyError;
+
+pub(crate) mod cookies;
+pub(crate) mod location;
+pub(crate) mod names;
+mod request;
+
+pub(crate) use names::{Kind, kind};
+pub(crate) use request::{Forwarded, RequestHead, Sent, copy_lines, forwarded_chain, put};
+
+use location::Place;
+
+/// One header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+    pub kind: Kind,
+    /// As it came, line end included; empty where it did not come as a line.
+    pub raw: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    pub(crate) fn new(name: &'a HeaderName, value: &'a HeaderValue) -> Self {
+        let name = name.as_str().as_bytes();
+        Self { name, value: value.as_bytes(), kind: kind(name), raw: &[] }
+    }
+}
+
+/// The lines of a map.
+pub(crate) fn lines(headers: &HeaderMap) -> impl Iterator<Item = Line<'_>> {
+    headers.iter().map(|(name, value)| Line::new(name, value))
+}
+
+/// What becomes of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict<'a> {
+    Keep,
+    Drop,
+    /// The same name with another value.
+    Replace(Cow<'a, [u8]>),
+}
+
+/// The names that `Connection` claims for this hop.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Vec<Box<[u8]>>);
+
+impl Named {
+    pub(crate) fn of<'a>(lines: impl Iterator<Item = Line<'a>>) -> Self {
+        let mut named = Vec::new();
+        for line in lines.filter(|line| line.kind == Kind::Connection) {
+            for token in items(line.value) {
+                // Those two are everywhere, and name nothing.
+                if !token.eq_ignore_ascii_case(b"close") && !token.eq_ignore_ascii_case(b"keep-alive") {
+                    named.push(token.into());
+                }
+            }
+        }
+        Self(named)
+    }
+
+    /// Whether this line is claimed. What frames or addresses a message, or speaks for somebody, is not to be
+    /// talked away by a client.
+    fn claims(&self, line: &Line<'_>) -> bool {
+        let end_to_end = matches!(
+            line.kind,
+            Kind::ContentLength | Kind::Host | Kind::Cookie | Kind::SetCookie | Kind::Authorization
+        ) || line.name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"sec-"));
+        !end_to_end && self.0.iter().any(|name| name.eq_ignore_ascii_case(line.name))
+    }
+}
+
+/// The items of a comma-separated value.
+pub(crate) fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
+}
+
+/// The comma-separated items of all headers of that name.
+pub(crate) fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    headers.get_all(name).iter().flat_map(|value| items(value.as_bytes()))
+}
+
+/// What a workspace gets to see of our session cookie: nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cookies<'a> {
+    /// Every line is looked at.
+    Searched,
+    /// All lines together become this one (none where it is blank), written by whoever knows it.
+    Replaced(&'a [u8]),
+    /// There is no session among them.
+    AsSent,
+}
+
+/// What passes to a workspace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestPolicy<'a> {
+    pub named: &'a Named,
+    /// `Authorization` holds a token of ours.
+    pub our_authorization: bool,
+    pub cookies: Cookies<'a>,
+    /// WebSocket compression is withheld.
+    pub plain_websockets: bool,
+}
+
+impl RequestPolicy<'_> {
+    /// Everything we say ourselves (see [`RequestHead::write`]) is dropped from what a client says.
+    pub(crate) fn judge<'l>(&self, line: &Line<'l>) -> Verdict<'l> {
+        let drop_if = |goes| if goes { Verdict::Drop } else { Verdict::Keep };
+        match line.kind {
+            Kind::Claim
+            | Kind::Connection
+            | Kind::ContentLength
+            | Kind::Disguised
+            | Kind::Expect
+            | Kind::HopByHop
+            | Kind::Host
+            | Kind::RequestId
+            | Kind::Te
+            | Kind::TransferEncoding
+            | Kind::Upgrade => Verdict::Drop,
+            Kind::Authorization => drop_if(self.our_authorization),
+            Kind::Cookie => match self.cookies {
+                Cookies::AsSent => Verdict::Keep,
+                Cookies::Replaced(_) => Verdict::Drop,
+                Cookies::Searched => cookies::without_session_if_there(line.value),
+            },
+            Kind::WebSocketExtensions => drop_if(self.plain_websockets),
+            Kind::ContentType
+            | Kind::Date
+            | Kind::Location
+            | Kind::NoTrailer
+            | Kind::OriginWide
+            | Kind::Other
+            | Kind::ServiceWorkerAllowed
+            | Kind::SetCookie
+            | Kind::Trailer => drop_if(self.named.claims(line)),
+        }
+    }
+}
+
+/// What passes to a browser. In path mode IDE and dashboard share one origin, so an answer must not speak for
+/// all of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResponsePolicy<'a> {
+    pub named: &'a Named,
+    pub place: Place<'a>,
+}
+
+impl<'p> ResponsePolicy<'p> {
+    /// Framing (`Content-Length`) is not judged here: whoever writes the answer knows how it is framed.
+    pub(crate) fn judge<'l>(&self, line: &Line<'l>) -> Verdict<'l>
+    where
+        'p: 'l,
+    {
+        match line.kind {
+            Kind::Connection
+            | Kind::Disguised
+            | Kind::HopByHop
+            | Kind::OriginWide
+            | Kind::RequestId
+            | Kind::Te
+            | Kind::TransferEncoding
+            | Kind::Upgrade => Verdict::Drop,
+            Kind::SetCookie => match cookies::confine(line.value, self.place.base_path) {
+                Some(confined) => Verdict::Replace(confined.into()),
+                None => Verdict::Drop,
+            },
+            Kind::ServiceWorkerAllowed => Verdict::Replace(self.place.base_path.as_bytes().into()),
+            Kind::Location => match location::rewrite(line.value, &self.place) {
+                Some(moved) => Verdict::Replace(moved.into()),
+                None => Verdict::Keep,
+            },
+            Kind::Authorization
+            | Kind::Claim
+            | Kind::ContentLength
+            | Kind::ContentType
+            | Kind::Cookie
+            | Kind::Date
+            | Kind::Expect
+            | Kind::Host
+            | Kind::NoTrailer
+            | Kind::Other
+            | Kind::Trailer
+            | Kind::WebSocketExtensions => {
+                if self.named.claims(line) {
+                    Verdict::Drop
+                } else {
+                    Verdict::Keep
+                }
+            }
+        }
+    }
+}
+
+/// The headers of a workspace's answer, fit for the dashboard's origin.
+pub(crate) fn clean_response(headers: &HeaderMap, place: Place<'_>) -> HeaderMap {
+    let named = Named::of(lines(headers));
+    let policy = ResponsePolicy { named: &named, place };
+    let mut clean = HeaderMap::with_capacity(headers.len() + 2);
+    for (name, value) in headers {
+        match policy.judge(&Line::new(name, value)) {
+            Verdict::Keep => drop(clean.append(name, value.clone())),
+            Verdict::Drop => {}
+            Verdict::Replace(other) => {
+                // A piece of a valid value is one.
+                if let Ok(value) = HeaderValue::from_bytes(&other) {
+                    clean.append(name, value);
+                }
+            }
+        }
+    }
+    clean
+}
+
+/// Whether a field may stand behind a body: it must have been announced, and mean nothing to those it passes.
+pub(crate) fn may_trail(name: &HeaderName, announced: &[HeaderName]) -> bool {
+    announced.contains(name) && kind(name.as_str().as_bytes()) == Kind::Other
+}
+
+/// Whether a client takes trailers.
+pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
+    tokens(headers, &header::TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The trailers that a message announces.
+pub(crate) fn announced_trailers(headers: &HeaderMap) -> Vec<HeaderName> {
+    tokens(headers, &header::TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+}
+
+/// Refuses what could mean two things. The parser has refused most of it before; this is what only
+/// the whole head can tell.
+///
+/// # Errors
+/// The request is ambiguous, or of a kind that is not proxied.
+pub(crate) fn screen(
+    method: &Method,
+    uri: &http::Uri,
+    version: Version,
+    headers: &HeaderMap,
+) -> Result<(), ProxyError> {
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
+        return Err(ProxyError::Method(method.clone()));
+    }
+    if headers.get_all(header::CONTENT_LENGTH).iter().nth(1).is_some() {
+        return Err(ProxyError::BadRequest("Content-Length was sent more than once"));
+    }
+    if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+        // One of them could be a token of ours, and the workspace would get it.
+        return Err(ProxyError::BadRequest("Authorization was sent more than once"));
+    }
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (host, another) = (hosts.next(), hosts.next());
+    if another.is_some() || (host.is_none() && version == Version::HTTP_11) {
+        return Err(ProxyError::BadRequest("exactly one Host is needed"));
+    }
+    if host.is_some_and(|host| !is_host(host.as_bytes())) {
+        return Err(ProxyError::BadRequest("Host names no host"));
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(ProxyError::BadRequest("a user has no place in the address"));
+    }
+    Ok(())
+}
+
+/// Whether this could be the host and port of an address.
+pub(crate) fn is_host(host: &[u8]) -> bool {
+    !host.is_empty() && host.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(b))
+}
+
+/// The protocol a request wants to switch to. Not HTTP/2 in clear: what would then pass through is
+/// HTTP without any of this hygiene, so such a request is forwarded as the plain one it also is.
+pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
+    if version != Version::HTTP_11 {
+        return None;
+    }
+    let asks = tokens(headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"));
+    let protocol = headers.get(header::UPGRADE).filter(|_| asks)?;
+    let h2c = protocol.as_bytes().get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"h2c"));
+    (!h2c).then(|| protocol.clone())
+}
+
+/// The host a trusted proxy says it was asked for, else the one we were asked for.
+pub(crate) fn effective_host(
+    headers: &HeaderMap,
+    trusted: bool,
+    host: Option<&HeaderValue>,
+) -> Option<String> {
+    let claimed = trusted.then(|| headers.get(request::FORWARDED_HOST)).flatten();
+    claimed.or(host).and_then(|host| host.to_str().ok()).map(str::to_owned)
+}
+
+/// Whether a `Content-Type` is that of an event stream, whose heartbeats are nobody's work.
+pub(crate) fn is_event_stream(kind: &[u8]) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
+    kind.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
+}

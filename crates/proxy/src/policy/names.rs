@@ -1,0 +1,143 @@
+//! Header names that mean something to a proxy, told apart without a map: the one list of them.
+
+/// What a header is to us, in either direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Authorization,
+    /// What a client says about where it comes from.
+    Claim,
+    Connection,
+    ContentLength,
+    ContentType,
+    Cookie,
+    Date,
+    /// A name of this list with underscores: programs that turn names into variables read it as the real one.
+    Disguised,
+    Expect,
+    /// Another header of this hop, and only of it.
+    HopByHop,
+    Host,
+    Location,
+    /// Would speak for the whole origin, dashboard included.
+    OriginWide,
+    RequestId,
+    ServiceWorkerAllowed,
+    SetCookie,
+    Te,
+    Trailer,
+    TransferEncoding,
+    Upgrade,
+    WebSocketExtensions,
+    /// Describes or directs the message it stands before: has no place behind it (RFC 9110 §6.5.1).
+    NoTrailer,
+    Other,
+}
+
+const LONGEST: usize = 27;
+const CLAIMS: &[u8] = b"x-forwarded-";
+
+/// The kind of a header, whatever the case of its name.
+pub(crate) fn kind(name: &[u8]) -> Kind {
+    let mut lower = [0; LONGEST];
+    let mut underscores = false;
+    for (to, from) in lower.iter_mut().zip(name) {
+        underscores |= *from == b'_';
+        *to = if *from == b'_' { b'-' } else { from.to_ascii_lowercase() };
+    }
+    let found = match lower.get(..name.len()) {
+        Some(lower) => listed(lower),
+        None if lower.starts_with(CLAIMS) => Kind::Claim,
+        None => Kind::Other,
+    };
+    if underscores && found != Kind::Other { Kind::Disguised } else { found }
+}
+
+fn listed(lower: &[u8]) -> Kind {
+    match lower {
+        b"authorization" => Kind::Authorization,
+        b"connection" => Kind::Connection,
+        b"content-length" => Kind::ContentLength,
+        b"content-type" => Kind::ContentType,
+        b"cookie" => Kind::Cookie,
+        b"date" => Kind::Date,
+        b"expect" => Kind::Expect,
+        b"host" => Kind::Host,
+        b"location" => Kind::Location,
+        b"sec-websocket-extensions" => Kind::WebSocketExtensions,
+        b"service-worker-allowed" => Kind::ServiceWorkerAllowed,
+        b"set-cookie" => Kind::SetCookie,
+        b"te" => Kind::Te,
+        b"trailer" => Kind::Trailer,
+        b"transfer-encoding" => Kind::TransferEncoding,
+        b"upgrade" => Kind::Upgrade,
+        b"x-request-id" => Kind::RequestId,
+        // RFC 9110 §7.6.1, and what is seen in the wild.
+        b"keep-alive"
+        | b"proxy-connection"
+        | b"proxy-authenticate"
+        | b"proxy-authorization"
+        | b"proxy-authentication-info"
+        | b"http2-settings" => Kind::HopByHop,
+        b"accept-ch"
+        | b"alt-svc"
+        | b"clear-site-data"
+        | b"critical-ch"
+        | b"expect-ct"
+        | b"nel"
+        | b"public-key-pins"
+        | b"public-key-pins-report-only"
+        | b"report-to"
+        | b"sec-session-registration"
+        | b"secure-session-registration"
+        | b"set-login"
+        | b"strict-transport-security"
+        | b"use-as-dictionary" => Kind::OriginWide,
+        b"cache-control" | b"content-encoding" | b"content-range" | b"max-forwards" | b"range"
+        | b"www-authenticate" => Kind::NoTrailer,
+        b"forwarded" | b"x-real-ip" => Kind::Claim,
+        claim if claim.starts_with(CLAIMS) => Kind::Claim,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_whatever_their_case() {
+        for (name, expected) in [
+            ("HOST", Kind::Host),
+            ("Set-Cookie", Kind::SetCookie),
+            ("X-Forwarded-For", Kind::Claim),
+            ("x-forwarded-a-very-long-claim-indeed", Kind::Claim),
+            ("Forwarded", Kind::Claim),
+            ("X-Real-IP", Kind::Claim),
+            ("Use-As-Dictionary", Kind::OriginWide),
+            ("Public-Key-Pins-Report-Only", Kind::OriginWide),
+            ("", Kind::Other),
+            ("x", Kind::Other),
+            ("x-forwarded", Kind::Other),
+            ("hosts", Kind::Other),
+            ("x_own_header", Kind::Other),
+            ("a-name-that-is-longer-than-any-of-ours", Kind::Other),
+        ] {
+            assert_eq!(kind(name.as_bytes()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn underscores_do_not_hide_a_name() {
+        for name in [
+            "X_Forwarded_For",
+            "x-forwarded_for",
+            "x_forwarded_a_very_long_claim_indeed",
+            "X_Real_IP",
+            "Content_Length",
+            "transfer_encoding",
+            "Set_Login",
+        ] {
+            assert_eq!(kind(name.as_bytes()), Kind::Disguised, "{name}");
+        }
+    }
+}
