@@ -2,8 +2,6 @@
 
 use http::StatusCode;
 
-use crate::http1::Malformed;
-
 /// Whose fault it is. Decides the log level and the metric, never the answer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -133,4 +131,36 @@ impl ProxyError {
 fn is_broken_off(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+/// It is not HTTP, or could be read in two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Malformed {
+    pub reason: &'static str,
+    /// It is merely more than we take.
+    pub too_large: bool,
+}
+
+impl Malformed {
+    pub(crate) const fn new(reason: &'static str) -> Self {
+        Self { reason, too_large: false }
+    }
+
+    pub(crate) const fn too_large(reason: &'static str) -> Self {
+        Self { reason, too_large: true }
+    }
+}
+
+impl From<httparse::Error> for Malformed {
+    fn from(error: httparse::Error) -> Self {
+        match error {
+            httparse::Error::TooManyHeaders => Self::too_large("too many headers"),
+            httparse::Error::HeaderName => Self::new("an invalid header name"),
+            httparse::Error::HeaderValue => Self::new("an invalid header value"),
+            httparse::Error::Status => Self::new("an invalid status"),
+            httparse::Error::Version => Self::new("an invalid version"),
+            _ => Self::new("invalid bytes in a head"),
+        }
+    }
 }

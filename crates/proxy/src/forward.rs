@@ -9,8 +9,8 @@ use http_body::Body;
 use crate::{
     Proxy,
     activity::Cell,
-    body::{FromWorkspace, ProxyBody, ToWorkspace},
     error::{ProxyError, Retry, Side},
+    http1::body::{FromWorkspace, ProxyBody, ToWorkspace},
     http1::{encode::Framing, pool::Lease},
     policy::{self, Sent, location::Place},
     routes::Entry,

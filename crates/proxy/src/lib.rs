@@ -27,7 +27,6 @@ use crate::{
 pub mod activity;
 pub mod appearance;
 pub mod authorize;
-pub mod body;
 pub mod client;
 pub mod credential;
 pub mod error;
@@ -50,7 +49,7 @@ mod websocket;
 #[cfg(test)]
 mod tests;
 
-pub use body::ProxyBody;
+pub use http1::body::ProxyBody;
 
 use authorize::{Callers, Identified};
 use error::{ProxyError, Side};

@@ -12,12 +12,12 @@ use super::{
     head,
 };
 use crate::{
-    body::ProxyBody,
+    http1::body::ProxyBody,
     policy::{self, Kind, Named, ResponsePolicy, Verdict, copy_lines, is_event_stream, location::Place, put},
 };
 
 /// What the client that is answered asked, as far as it shapes the answer.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     pub method: Method,
     pub version: Version,
     /// It takes trailers.
@@ -27,7 +27,7 @@ pub(super) struct Asked {
 }
 
 /// An answer of a workspace, whose head has been written for the client.
-pub(super) struct Copied {
+pub(crate) struct Copied {
     pub status: StatusCode,
     /// How its body leaves; `None`: there is none.
     pub framing: Option<Framing>,
@@ -36,7 +36,7 @@ pub(super) struct Copied {
 }
 
 /// Writes the head of a workspace's answer for an HTTP/1.1 client that takes no trailers.
-pub(super) fn copy(
+pub(crate) fn copy(
     out: &mut BytesMut,
     answer: &head::Answer<'_>,
     method: &Method,
@@ -72,7 +72,7 @@ pub(super) fn copy(
 }
 
 /// Writes the head of an answer and takes its body. Whether the connection has to be closed behind it.
-pub(super) fn write(
+pub(crate) fn write(
     answer: &mut Outbound<ProxyBody>,
     response: Response<ProxyBody>,
     asked: &Asked,

@@ -15,17 +15,17 @@ use futures::task::AtomicWaker;
 use http_body::{Body, Frame, SizeHint};
 use tokio::net::tcp::OwnedReadHalf;
 
+use super::body::BoxError;
 use super::{
     decode::{Decoder, Step},
     reader::Reader,
 };
-use crate::body::BoxError;
 
-pub(super) type ClientReader = Reader<OwnedReadHalf>;
+pub(crate) type ClientReader = Reader<OwnedReadHalf>;
 
 /// What a connection and the body of its request share.
 #[derive(Default)]
-pub(super) struct Loan {
+pub(crate) struct Loan {
     returned: Mutex<Option<Returned>>,
     /// The client waits for "100 Continue", and somebody wants to read.
     wanted: AtomicBool,
@@ -33,14 +33,14 @@ pub(super) struct Loan {
 }
 
 /// The reading side, and how far the body was read.
-pub(super) struct Returned {
+pub(crate) struct Returned {
     pub reader: ClientReader,
     decoder: Decoder,
 }
 
 impl Returned {
     /// Passes over what is left of the body, as far as it is here. Whether that was all.
-    pub(super) fn skip_rest(&mut self) -> bool {
+    pub(crate) fn skip_rest(&mut self) -> bool {
         loop {
             match self.decoder.step(&mut self.reader.ahead) {
                 Ok(Step::Frame(_)) => {}
@@ -53,13 +53,13 @@ impl Returned {
 
 impl Loan {
     /// What was lent, once it is back. Until then the task is woken when something changes.
-    pub(super) fn take(&self, cx: &mut Context<'_>) -> Option<Returned> {
+    pub(crate) fn take(&self, cx: &mut Context<'_>) -> Option<Returned> {
         self.connection.register(cx.waker());
         self.returned.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether "100 Continue" is to be said now.
-    pub(super) fn wants_to_go_on(&self) -> bool {
+    pub(crate) fn wants_to_go_on(&self) -> bool {
         self.wanted.swap(false, Ordering::AcqRel)
     }
 }
@@ -73,7 +73,7 @@ pub struct ClientBody {
 }
 
 impl ClientBody {
-    pub(super) fn new(reader: ClientReader, decoder: Decoder, held: bool) -> (Self, Arc<Loan>) {
+    pub(crate) fn new(reader: ClientReader, decoder: Decoder, held: bool) -> (Self, Arc<Loan>) {
         let loan = Arc::<Loan>::default();
         (Self { reader: Some(reader), decoder, loan: loan.clone(), held }, loan)
     }

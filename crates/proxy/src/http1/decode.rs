@@ -4,8 +4,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
-use super::head::{MAX_HEADERS, Malformed, fields, lines_end_as_they_should};
-use crate::policy::{Kind, kind};
+use super::head::{MAX_HEADERS, fields, lines_end_as_they_should};
+use crate::{
+    error::Malformed,
+    policy::{Kind, kind},
+};
 
 /// The size of a chunk with all its extensions, the line end included.
 const MAX_SIZE_LINE: usize = 1024;

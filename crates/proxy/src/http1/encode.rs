@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
 use crate::{
-    body::{BoxError, ToWorkspace},
+    http1::body::{BoxError, ToWorkspace},
     policy,
 };
 

@@ -6,44 +6,15 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::decode::{Chunk, Decoder};
-use crate::policy::{Kind, Line, items, kind};
+use crate::{
+    error::Malformed,
+    policy::{Kind, Line, items, kind},
+};
 
 /// More are refused, from either side.
 pub(crate) const MAX_HEADERS: usize = 100;
 /// A head is not longer than this.
 pub(crate) const MAX_HEAD: usize = 64 * 1024;
-
-/// It is not HTTP, or could be read in two ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub(crate) struct Malformed {
-    pub reason: &'static str,
-    /// It is merely more than we take.
-    pub too_large: bool,
-}
-
-impl Malformed {
-    pub(crate) const fn new(reason: &'static str) -> Self {
-        Self { reason, too_large: false }
-    }
-
-    pub(crate) const fn too_large(reason: &'static str) -> Self {
-        Self { reason, too_large: true }
-    }
-}
-
-impl From<httparse::Error> for Malformed {
-    fn from(error: httparse::Error) -> Self {
-        match error {
-            httparse::Error::TooManyHeaders => Self::too_large("too many headers"),
-            httparse::Error::HeaderName => Self::new("an invalid header name"),
-            httparse::Error::HeaderValue => Self::new("an invalid header value"),
-            httparse::Error::Status => Self::new("an invalid status"),
-            httparse::Error::Version => Self::new("an invalid version"),
-            _ => Self::new("invalid bytes in a head"),
-        }
-    }
-}
 
 type Slots<'b> = [MaybeUninit<httparse::Header<'b>>; MAX_HEADERS];
 

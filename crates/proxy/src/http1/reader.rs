@@ -40,7 +40,7 @@ impl<T: AsyncRead + Unpin> Reader<T> {
     ///
     /// # Errors
     /// The connection broke off, or the body is not framed as announced: then it is a
-    /// [`Malformed`](super::Malformed) within.
+    /// [`Malformed`](crate::error::Malformed) within.
     pub(crate) fn poll_body(
         &mut self,
         cx: &mut Context<'_>,

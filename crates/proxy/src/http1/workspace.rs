@@ -23,7 +23,7 @@ use super::{
     head,
     reader::{READ_BYTES, Reader},
 };
-use crate::{body::ToWorkspace, error::ProxyError};
+use crate::{error::ProxyError, http1::body::ToWorkspace};
 
 /// A connection to a workspace, and where in an exchange it is.
 pub(crate) struct Wire {

@@ -14,10 +14,10 @@ use super::{
     super::{
         Proxy, ProxyBody,
         authorize::Pass,
-        body::BoxError,
         credential::runs_out,
         error::ProxyError,
         gate::{Sleep, View},
+        http1::body::BoxError,
         routes::{Entry, Latest},
         wake::resolve::{Closed, Step, Visit, decide},
     },

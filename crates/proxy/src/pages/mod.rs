@@ -13,9 +13,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
     appearance::{bytes, logo},
-    body::ProxyBody,
     error::{ProxyError, Side},
     gate::{ArchiveFacts, View},
+    http1::body::ProxyBody,
     route::base_path,
     wake::resolve::{Closed, Waiting},
 };

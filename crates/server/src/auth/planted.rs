@@ -8,11 +8,6 @@
 //! is noted in a cookie whose value no page can know or read. A browser without it is not known to be clean.
 //! The upgrade that brought this ended all sessions, so that everybody comes by here.
 
-use axum::{
-    extract::Request,
-    middleware::Next,
-    response::{IntoResponse as _, Response},
-};
 use codehub_store::StoreError;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -20,10 +15,7 @@ use http::{
 };
 
 use super::secret;
-use crate::{
-    api::error::{ApiError, Code},
-    app::App,
-};
+use crate::app::App;
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 /// The cache too: a worker's script with the header of before could still be in it.
@@ -33,18 +25,6 @@ const COOKIE_NAME: &str = "clean";
 const SETTING: &str = "clean_browser_mark";
 /// As long as browsers keep a cookie; each sign-in begins it anew.
 const SECONDS: u32 = 400 * 86_400;
-
-/// What browsers say of themselves when they fetch the script of a service worker.
-const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
-
-/// Refuses the script of a service worker, for everything but the proxy's requests: nothing of ours is one, and
-/// whatever somebody else's file could be fetched as (a file of an archive, a log) must not become one.
-pub async fn refuse_scripts(request: Request, next: Next) -> Response {
-    if request.headers().contains_key(SERVICE_WORKER) {
-        return ApiError::new(Code::Forbidden, "service workers are not allowed here").into_response();
-    }
-    next.run(request).await
-}
 
 /// Removes every service worker (and whatever else pages have stored) from the browser that gets this answer.
 pub fn evict(answer: &mut HeaderMap) {

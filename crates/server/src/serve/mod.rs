@@ -15,10 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api,
     app::{self, App},
-    auth::{
-        first_run::{self, FirstRun},
-        planted,
-    },
+    auth::first_run::{self, FirstRun},
     config::{Config, RuntimeKind},
     telemetry, web,
 };
@@ -30,6 +27,7 @@ mod data_dir;
 mod observe;
 mod open_files;
 mod replica;
+mod service_workers;
 mod signals;
 mod waiting;
 mod workers;
@@ -119,7 +117,7 @@ pub fn router(app: &Arc<App>) -> Router {
     } else {
         api::operations()
     };
-    let answered = answered.layer(middleware::from_fn(planted::refuse_scripts));
+    let answered = answered.layer(middleware::from_fn(service_workers::refuse_scripts));
     answered.layer(middleware::from_fn(observe::observe)).with_state(Arc::clone(app))
 }
 

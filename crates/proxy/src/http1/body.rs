@@ -20,7 +20,7 @@ use crate::{
     http1::{client_body::ClientBody, pool::Lease},
 };
 
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A body on its way through the proxy, in either direction.
 pub enum ProxyBody {
@@ -162,7 +162,7 @@ impl Drop for FromWorkspace {
 }
 
 /// A request's body on its way to the workspace.
-pub struct ToWorkspace {
+pub(crate) struct ToWorkspace {
     body: ProxyBody,
     /// `None` for polls, which are nobody's work.
     cell: Option<Arc<Cell>>,
@@ -172,17 +172,17 @@ pub struct ToWorkspace {
 }
 
 impl ToWorkspace {
-    pub fn new(body: ProxyBody, cell: Option<Arc<Cell>>, patience: Option<Duration>) -> Self {
+    pub(crate) fn new(body: ProxyBody, cell: Option<Arc<Cell>>, patience: Option<Duration>) -> Self {
         Self { body, cell, patience: patience.map(|patience| Box::pin(tokio::time::sleep(patience))) }
     }
 
     /// The workspace wants it.
-    pub fn go_ahead(&mut self) {
+    pub(crate) fn go_ahead(&mut self) {
         self.patience = None;
     }
 
     /// The same for a request whose body is empty.
-    pub fn replay(&self) -> Option<Self> {
+    pub(crate) fn replay(&self) -> Option<Self> {
         self.body.is_end_stream().then(|| Self {
             body: ProxyBody::Empty,
             cell: self.cell.clone(),

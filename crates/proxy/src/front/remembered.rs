@@ -9,11 +9,6 @@ use std::{
 use bytes::BytesMut;
 use http::{Method, Version};
 
-use super::{
-    answer::{self, Copied},
-    head,
-    pool::Lease,
-};
 use crate::{
     Peer, Proxy,
     activity::Kind as Activity,
@@ -21,6 +16,11 @@ use crate::{
     client,
     error::ProxyError,
     forward::SURELY_ALIVE,
+    http1::{
+        answer::{self, Copied},
+        head,
+        pool::Lease,
+    },
     own,
     policy::{
         Cookies, Forwarded, Kind, Named, RequestHead, RequestPolicy, Sent,

@@ -5,6 +5,9 @@
 //! the application's router: its layers are made for small answers, and every box and middleware on the way
 //! would be paid for by every asset of every IDE.
 
+pub(crate) mod connection;
+mod remembered;
+
 use std::{
     io,
     net::SocketAddr,
@@ -32,11 +35,7 @@ use tokio_util::{
 };
 use tower::ServiceExt;
 
-use crate::{
-    Peer, Proxy, ProxyBody,
-    http1::{self, Next, head::MAX_HEAD},
-    is_ours,
-};
+use crate::{Peer, Proxy, ProxyBody, http1::head::MAX_HEAD, is_ours};
 
 /// HTTP/2 clients are asked this often whether they are still there.
 const STILL_THERE: Duration = Duration::from_secs(30);
@@ -113,7 +112,7 @@ impl Front {
 
     /// Serves a connection until it ends; from the shutdown on, only what is under way.
     pub async fn serve(&self, stream: TcpStream, addr: SocketAddr, shutdown: &CancellationToken) {
-        if let Next::Http2(stream, read) = http1::serve(stream, addr, self, shutdown).await {
+        if let connection::Next::Http2(stream, read) = connection::serve(stream, addr, self, shutdown).await {
             Box::pin(self.serve_http2(Rewound { stream, read }, addr, shutdown)).await;
         }
     }

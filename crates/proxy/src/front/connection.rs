@@ -24,21 +24,23 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture, WaitForCancellationFutureOwned};
 
 use super::{
-    answer::{self, Asked, Copied},
-    client_body::{ClientBody, ClientReader, Loan},
-    decode::Decoder,
-    encode::{Outbound, SMALL},
-    head::{self, Malformed},
-    reader::Reader,
+    ConnectionHandle, Front, Takeover,
     remembered::{self, Begun, Client},
 };
 use crate::{
     Peer,
     activity::Kind,
-    body::{FromWorkspace, ProxyBody},
-    error::ProxyError,
+    error::{Malformed, ProxyError},
     forward,
-    front::{ConnectionHandle, Front, Takeover},
+    http1::{
+        answer::{self, Asked, Copied},
+        body::{FromWorkspace, ProxyBody},
+        client_body::{ClientBody, ClientReader, Loan},
+        decode::Decoder,
+        encode::{Outbound, SMALL},
+        head,
+        reader::Reader,
+    },
     log_answered,
     metrics::Outcome,
     pages::answers,
