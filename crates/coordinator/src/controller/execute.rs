@@ -21,7 +21,7 @@ use crate::Context;
 
 /// How often a starting instance is asked whether it is ready: often at first, for those that take
 /// milliseconds, and each time a little later.
-const READY_STEP: Duration = Duration::from_millis(5);
+const READY_STEP: Duration = Duration::from_millis(1);
 const READY_MOST: Duration = Duration::from_millis(250);
 
 /// Carries out actions, a bounded number at once. Starts and stops do not wait for archives.

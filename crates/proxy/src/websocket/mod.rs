@@ -128,10 +128,13 @@ pub(super) fn switch(
 /// A relay between a client and a workspace.
 type Both = Relay<TcpStream, Connection>;
 
-async fn run(proxy: Arc<Proxy>, mut news: News, mut relay: Both) {
-    let _open = proxy.metrics.websocket();
-    if let Some(ending) = until_it_ends(&proxy, &mut news, &mut relay).await {
-        Box::pin(goodbye(&mut relay, ending)).await;
+/// Not an `async fn`: that would hold its arguments twice, and there are thousands of these.
+fn run(proxy: Arc<Proxy>, mut news: News, mut relay: Both) -> impl Future<Output = ()> + Send {
+    async move {
+        let _open = proxy.metrics.websocket();
+        if let Some(ending) = until_it_ends(&proxy, &mut news, &mut relay).await {
+            Box::pin(goodbye(&mut relay, ending)).await;
+        }
     }
 }
 
@@ -248,4 +251,20 @@ async fn goodbye(relay: &mut Both, ending: Ending) {
     });
     let _ = told.await;
     let _ = timeout(GOODBYE, poll_fn(|cx| relay.poll_linger(cx))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, C, F: Future>(_: impl FnOnce(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// There are thousands of idle ones.
+    #[test]
+    fn an_idle_relay_is_small() {
+        let (task, held) = (size_of_future(run), size_of::<Both>() + size_of::<News>());
+        assert!(task <= held + 256, "{task} bytes for {held}");
+    }
 }

@@ -156,8 +156,10 @@ impl Records {
         }
     }
 
-    /// The launch lock, as soon as nobody has it.
+    /// The launch lock, as soon as nobody has it. A launch takes milliseconds, and somebody waits for it in front of
+    /// a browser: it is asked for every millisecond at first, and less often only where it takes long anyway.
     pub(super) async fn lock(&self, id: WorkspaceId, patience: Duration) -> io::Result<LaunchLock> {
+        const USUAL: Duration = Duration::from_millis(20);
         let begun = tokio::time::Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
@@ -168,7 +170,9 @@ impl Records {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "it is still being started"));
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
+            if begun.elapsed() > USUAL {
+                pause = (pause * 2).min(Duration::from_millis(20));
+            }
         }
     }
 }
