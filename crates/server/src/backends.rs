@@ -12,7 +12,7 @@ use codehub_runtime::{
     volumes::{Volumes, directory::DirectoryVolumes},
 };
 use codehub_store::{
-    MigrationStatus, PostgresStore, SqliteStore, Store,
+    BackendPart, MigrationStatus, PostgresStore, SqliteStore, Store,
     bus::{Bus, MemoryBus, RedisBus},
 };
 use uuid::Uuid;
@@ -98,13 +98,35 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
         RuntimeKind::Process => on_this_machine(config, &deployment, known).await?,
         RuntimeKind::Docker => places::on_docker(config, &deployment, known, &bus).await?,
     };
-    Ok(Backends {
+    let backends = Backends {
         store,
         bus,
         instances: places.instances,
         volumes: places.volumes,
         archives: places.archives,
-    })
+        name: config.runtime.name.clone(),
+    };
+    name_backends(&backends).await?;
+    Ok(backends)
+}
+
+/// Rows that know a backend by its name from before follow, so that nothing of it is taken for another's.
+async fn name_backends(backends: &Backends) -> anyhow::Result<()> {
+    for (part, kind, name) in [
+        (BackendPart::Instances, backends.instances.kind(), backends.instances_name()),
+        (BackendPart::Storage, backends.volumes.kind(), backends.volumes_name()),
+    ] {
+        let renamed = backends.store.backend_named(part, kind, name).await?;
+        if renamed > 0 {
+            tracing::info!(
+                ?part,
+                name,
+                workspaces = renamed,
+                "the backend was renamed, and its workspaces with it"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Workspaces as processes, homes as directories.

@@ -123,6 +123,7 @@ impl TestApp {
             instances: fake.clone(),
             volumes: fake.clone(),
             archives: fake,
+            name: None,
         };
         let app = Arc::new(App::new(config, backends));
         let leading = CancellationToken::new();

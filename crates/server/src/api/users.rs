@@ -139,7 +139,7 @@ async fn edit(
         }
         None => None,
     };
-    let edit = UserEdit { password_hash, role: edit.role, disabled: edit.disabled };
+    let edit = UserEdit { password_hash, role: edit.role, disabled: edit.disabled, ..UserEdit::default() };
     Ok(Json(done(app.store().user_edit(id, edit).await?)?.into()))
 }
 

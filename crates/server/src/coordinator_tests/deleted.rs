@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use codehub_domain::{Desired, Phase, Workspace, event::Actor, limits::Limits};
 use codehub_runtime::{InstanceSpec, volumes::Scope};
-use codehub_store::{Asked, Due, Store as _};
+use codehub_store::{Asked, Due, prelude::*};
 
 use super::{OWNER, Rig};
 

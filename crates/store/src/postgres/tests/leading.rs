@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use codehub_domain::{Desired, Phase};
 
 use super::{Database, server::with_workspace};
-use crate::{Renewed, Saved, Store};
+use crate::{
+    Leadership as _, Reconciling as _, Renewed, Saved,
+    sql::{SqlStore as _, SqlWrite as _},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_leads_and_the_next_takes_over_when_it_goes() {
