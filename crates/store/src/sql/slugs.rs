@@ -29,7 +29,8 @@ pub(super) async fn free_for(write: &mut impl SqlWrite, owner: UserId, name: &st
     Ok(slug::free(&wanted, &taken))
 }
 
-/// Gives a slug to every living workspace without one, the oldest first. How many.
+/// Gives a slug to every living workspace without one, the oldest first. How many. One that somebody is
+/// writing just now gets its slug the next time: whoever writes it may wait for a creation, which waits for us.
 pub(crate) async fn fill<S: SqlStore>(store: &S) -> Result<u64> {
     const MISSING: &str = "SELECT id FROM workspaces WHERE slug = '' AND deleted_at IS NULL LIMIT 1";
     if store.select(MISSING, args![]).await?.is_empty() {
@@ -70,8 +71,10 @@ pub(crate) async fn fill<S: SqlStore>(store: &S) -> Result<u64> {
     let filled = write
         .run(
             "UPDATE workspaces SET slug = made.slug
-             FROM (SELECT key::UUID AS id, value AS slug FROM jsonb_each_text($1)) AS made
-             WHERE workspaces.id = made.id",
+             FROM (SELECT key::UUID AS id, value AS slug FROM jsonb_each_text($1)) AS made,
+                  (SELECT id FROM workspaces WHERE slug = '' AND deleted_at IS NULL
+                   FOR NO KEY UPDATE SKIP LOCKED) AS free
+             WHERE workspaces.id = made.id AND free.id = made.id",
             args![json(&made)?],
         )
         .await?;

@@ -9,11 +9,11 @@ const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 
 /// PostgreSQL's word, and SQLite's. There is one writer: rows need no locks.
 const WORDS: [(&str, &str); 13] = [
     ("codehub_now()", NOW),
-    (" FOR NO KEY UPDATE SKIP LOCKED", ""),
-    (" FOR NO KEY UPDATE", ""),
-    (" FOR UPDATE", ""),
-    (" FOR KEY SHARE", ""),
-    (" FOR SHARE", ""),
+    ("FOR NO KEY UPDATE SKIP LOCKED", ""),
+    ("FOR NO KEY UPDATE", ""),
+    ("FOR UPDATE", ""),
+    ("FOR KEY SHARE", ""),
+    ("FOR SHARE", ""),
     ("= ANY ($1)", "IN (SELECT value FROM json_each($1))"),
     ("jsonb_each_text(", "json_each("),
     ("greatest(", "max("),
@@ -36,8 +36,8 @@ mod tests {
     #[test]
     fn words() {
         for (theirs, ours) in [
-            ("SELECT id FROM w WHERE id = $1 FOR NO KEY UPDATE", "SELECT id FROM w WHERE id = $1"),
-            ("SELECT id FROM w FOR NO KEY UPDATE SKIP LOCKED", "SELECT id FROM w"),
+            ("SELECT id FROM w WHERE id = $1 FOR NO KEY UPDATE", "SELECT id FROM w WHERE id = $1 "),
+            ("SELECT id FROM w FOR NO KEY UPDATE SKIP LOCKED", "SELECT id FROM w "),
             ("WHERE id = ANY ($1)", "WHERE id IN (SELECT value FROM json_each($1))"),
             ("greatest(a, least(b, c))", "max(a, min(b, c))"),
             ("SELECT key::UUID FROM jsonb_each_text($1)", "SELECT key FROM json_each($1)"),
