@@ -1,6 +1,6 @@
 //! The schema and its versions. Migrations are part of the binary.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use sqlx::{
     Connection, Row, SqliteConnection, SqlitePool,
@@ -12,6 +12,9 @@ use super::{MigrationStatus, Result, options, pool};
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
+/// How long somebody else's migration is waited for: a table that is rebuilt takes its time.
+const SOMEBODY_ELSES: Duration = Duration::from_secs(600);
+
 /// Another process may be doing the same at this moment. Each migration is one transaction, so whoever
 /// comes second fails on what is already there, and finds it done when looking again; the two may meet
 /// once at each.
@@ -21,7 +24,8 @@ pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite
 /// transaction, and outside of one a crash would leave half a schema. A migration that rebuilds checks
 /// itself, before it commits, that every reference still has its row.
 pub(super) async fn run(path: &Path) -> Result<()> {
-    let options = options(path).foreign_keys(false).synchronous(SqliteSynchronous::Full);
+    let options =
+        options(path).foreign_keys(false).synchronous(SqliteSynchronous::Full).busy_timeout(SOMEBODY_ELSES);
     let connection = pool(1).connect_with(options).await?;
     let done = until_done(&connection).await;
     connection.close().await;
