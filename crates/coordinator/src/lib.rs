@@ -67,6 +67,20 @@ pub struct Backends {
     pub instances: Arc<dyn Instances>,
     pub volumes: Arc<dyn Volumes>,
     pub archives: Arc<dyn Archives>,
+    /// What rows call the backend that has their instance and their home; `None`: like its kind.
+    pub name: Option<String>,
+}
+
+impl Backends {
+    /// What rows call the backend of instances.
+    pub fn instances_name(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.instances.kind())
+    }
+
+    /// What rows call the backend of volumes.
+    pub fn volumes_name(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.volumes.kind())
+    }
 }
 
 /// Everything a component works with.
@@ -101,7 +115,7 @@ impl Context {
     /// more). Such a home is left alone: not seeing it here proves nothing.
     pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
         let at = workspace.status.storage_backend.as_str();
-        let foreign = !at.is_empty() && at != self.backends.volumes.kind();
+        let foreign = !at.is_empty() && at != self.backends.volumes_name();
         (foreign && workspace.status.home.truth == Truth::Volume).then_some(at)
     }
 

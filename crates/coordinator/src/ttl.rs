@@ -101,6 +101,7 @@ mod tests {
     use codehub_store::{
         ReplicaNote,
         fake::{FakeClock, FakeStore},
+        prelude::*,
     };
 
     use super::*;

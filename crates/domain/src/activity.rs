@@ -1,6 +1,8 @@
 //! What keeps a workspace awake besides traffic: the mode in which it is told, and leases.
 
-use crate::{HoldId, Timestamp, UserId, named::named_enum};
+use std::time::Duration;
+
+use crate::{HoldId, Timestamp, UserId, named::named_enum, retry::saturating_add};
 
 named_enum! {
     /// What counts as being in use.
@@ -20,4 +22,21 @@ pub struct Hold {
     pub reason: String,
     pub created_at: Timestamp,
     pub until: Timestamp,
+}
+
+/// A keep-awake lease that somebody asks for.
+#[derive(Debug, Clone)]
+pub struct NewHold {
+    pub id: HoldId,
+    pub by: UserId,
+    pub seconds: u32,
+    pub reason: String,
+}
+
+impl NewHold {
+    /// The lease, if it begins `now`.
+    pub fn begun(self, now: Timestamp) -> Hold {
+        let until = saturating_add(now, Duration::from_secs(self.seconds.into()));
+        Hold { id: self.id, by: self.by, reason: self.reason, created_at: now, until }
+    }
 }

@@ -84,6 +84,16 @@ impl std::str::FromStr for Item {
     }
 }
 
+impl Item {
+    /// The only rows that can refer to it: the workspace it belongs to, and those whose home is this archive.
+    pub fn may_be_needed_by(self) -> (WorkspaceId, Option<ArchiveKey>) {
+        match self {
+            Self::Archive(key) => (key.workspace, Some(key)),
+            Self::Volume { workspace, .. } => (workspace, None),
+        }
+    }
+}
+
 /// What one cycle will do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GcPlan {

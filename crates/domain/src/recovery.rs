@@ -1,7 +1,9 @@
 //! The ways out of ERROR. Recovery clears the error and lets the controller judge reality anew; it
 //! gives up a copy of a home only when a person asked for exactly that.
 
-use crate::{ArchiveKey, ErrorReason, HomeCtx, Operation, Phase, Status, Truth, WorkspaceId, gc::Item};
+use crate::{
+    ArchiveKey, ErrorReason, HomeCtx, Operation, Phase, Status, Truth, Workspace, WorkspaceId, gc::Item,
+};
 
 /// What the person asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,6 +79,11 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         return Err(RecoveryRefusal::HomeIsLost);
     }
     Ok(next)
+}
+
+/// Whether this workspace may go back to an archive: one of its own, or the one it was made from.
+pub fn belongs_to(key: ArchiveKey, workspace: &Workspace) -> bool {
+    key.workspace == workspace.id || workspace.status.archive_key == Some(key)
 }
 
 /// What a status that recovery has made takes for the home: it must not be on its way out.

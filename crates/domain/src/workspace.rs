@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ArchiveKey, Failure, Generation, HomeCtx, OpId, Timestamp, Truth, UserId, VolumeKey, WorkspaceId,
-    activity::ActivityMode, condition::Conditions, named::named_enum,
+    activity::ActivityMode, condition::Conditions, labels::Labels, named::named_enum,
 };
 
 pub use crate::named::UnknownName;
@@ -89,6 +89,10 @@ pub struct Workspace {
     pub id: WorkspaceId,
     pub owner: UserId,
     pub name: String,
+    /// Unique among the owner's living workspaces ([`crate::slug`]); empty for one that a version before
+    /// slugs has made, until the next start.
+    pub slug: String,
+    pub labels: Labels,
     pub description: String,
     pub memo: String,
     pub image_ref: String,
@@ -132,7 +136,8 @@ pub struct Status {
     pub next_retry_at: Option<Timestamp>,
     pub home: HomeCtx,
     pub progress: Option<Progress>,
-    /// Where the container and the home live (`process`, `docker`, …); empty until something exists.
+    /// Which backend of this deployment (`docker-1`; by default named like its kind) has the instance, and
+    /// which the home; empty until something exists.
     pub instance_backend: String,
     pub storage_backend: String,
 }

@@ -3,7 +3,7 @@
 //! A dialect says how it reads the few kinds of column there are ([`SqlRow`]); what the columns of a
 //! table add up to is said once, here. Times are microseconds since 1970 in every dialect.
 
-use std::{fmt::Display, str::FromStr};
+use std::{fmt::Display, str::FromStr, time::Duration};
 
 use codehub_domain::{
     Epoch, Failure, HoldId, HomeCtx, OpId, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
@@ -12,21 +12,23 @@ use codehub_domain::{
     event::HistoryEntry,
     gc::GcRow,
     limits::RunningWorkspace,
+    retry::saturating_add,
     user::{ApiToken, Session, User},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::{LeaderSeen, ReplicaSeen, Result, StoreError};
 
-/// The columns of a workspace, in the order of their numbers in `INSERT`.
+/// The columns of a workspace.
 macro_rules! workspace_columns {
     () => {
-        "id, owner_user_id, name, description, memo, image_ref, home_store_key, standby_ttl_seconds, \
-         archive_ttl_seconds, desired_state, desired_changed_at, deleted_at, last_access_at, conditions, \
-         observed_at, phase, phase_changed_at, operation, op_started_at, op_moved_at, op_id, archive_key, \
-         error_reason, error_message, error_count, next_retry_at, home_ctx, progress, instance_backend, \
-         storage_backend, created_at, updated_at, revision, activity_mode, held_until"
+        "id, owner_user_id, name, slug, labels, description, memo, image_ref, home_store_key, \
+         standby_ttl_seconds, archive_ttl_seconds, activity_mode, desired_state, desired_changed_at, \
+         deleted_at, last_access_at, held_until, conditions, observed_at, phase, phase_changed_at, \
+         operation, op_started_at, op_moved_at, op_id, archive_key, error_reason, error_message, \
+         error_count, next_retry_at, home_ctx, progress, instance_backend, storage_backend, created_at, \
+         updated_at, revision"
     };
 }
 pub(super) use workspace_columns;
@@ -35,21 +37,13 @@ pub(super) use workspace_columns;
 macro_rules! user_columns {
     () => {
         "users.id AS user_id, users.username, users.role, users.disabled, \
-         users.created_at AS user_created_at"
+         users.created_at AS user_created_at, users.language, users.theme"
     };
 }
 pub(super) use user_columns;
 
-/// What the garbage collector reads of workspaces.
-macro_rules! gc_rows {
-    () => {
-        "SELECT id, phase, operation, deleted_at, home_ctx, archive_key, op_id FROM workspaces"
-    };
-}
-pub(super) use gc_rows;
-
 /// How a dialect reads a column of each kind.
-pub(super) trait SqlRow {
+pub trait SqlRow {
     fn text(&self, column: &str) -> Result<&str>;
     fn maybe_text(&self, column: &str) -> Result<Option<&str>>;
     fn int(&self, column: &str) -> Result<i64>;
@@ -67,10 +61,6 @@ pub(super) trait SqlRow {
     }
 }
 
-pub(super) fn micros(at: Timestamp) -> i64 {
-    at.as_microsecond()
-}
-
 /// Times at the very end are the end: jiff counts microseconds up to the last whole second only.
 pub(super) fn time(micros: i64) -> Result<Timestamp> {
     if micros > Timestamp::MAX.as_second() * 1_000_000 {
@@ -79,9 +69,9 @@ pub(super) fn time(micros: i64) -> Result<Timestamp> {
     Timestamp::from_microsecond(micros).map_err(|error| unreadable("a time", error))
 }
 
-/// `micros` plus whole seconds, never past the end of time.
-pub(super) fn later(micros: i64, seconds: u32) -> i64 {
-    micros.saturating_add(i64::from(seconds) * 1_000_000).min(Timestamp::MAX.as_microsecond())
+/// Whole seconds later, never past the end of time.
+pub(super) fn later(at: Timestamp, seconds: u32) -> Timestamp {
+    saturating_add(at, Duration::from_secs(seconds.into()))
 }
 
 pub(super) fn unreadable(what: &str, why: impl Display) -> StoreError {
@@ -130,12 +120,9 @@ fn maybe_number(row: &impl SqlRow, column: &str) -> Result<Option<u32>> {
     row.maybe_int(column)?.map(number).transpose()
 }
 
-pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| StoreError::Failed(error.to_string()))
-}
-
-pub(super) fn count(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
+/// What `count(*)` says.
+pub(super) fn count(row: &impl SqlRow, column: &str) -> Result<u64> {
+    u64::try_from(row.int(column)?).map_err(|error| unreadable(column, error))
 }
 
 pub(super) fn workspace_id(row: &impl SqlRow) -> Result<WorkspaceId> {
@@ -147,6 +134,8 @@ pub(super) fn workspace(row: &impl SqlRow) -> Result<Workspace> {
         id: workspace_id(row)?,
         owner: UserId::from_uuid(row.uuid("owner_user_id")?),
         name: text(row, "name")?,
+        slug: text(row, "slug")?,
+        labels: row.json("labels")?,
         description: text(row, "description")?,
         memo: text(row, "memo")?,
         image_ref: text(row, "image_ref")?,
@@ -242,6 +231,8 @@ pub(super) fn user(row: &impl SqlRow) -> Result<User> {
         role: parsed(row, "role")?,
         disabled: row.flag("disabled")?,
         created_at: at(row, "user_created_at")?,
+        language: maybe_parsed(row, "language")?,
+        theme: maybe_parsed(row, "theme")?,
     })
 }
 

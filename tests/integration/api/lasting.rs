@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use codehub_domain::{TokenId, user::Role};
 use codehub_server::auth::secret;
-use codehub_store::{Store as _, UserEdit, sqlite::SqliteStore};
+use codehub_store::{UserEdit, prelude::*, sqlite::SqliteStore};
 use codehub_testing::let_time_pass;
 use futures::{FutureExt as _, future::BoxFuture};
 use reqwest::Method;

@@ -46,6 +46,8 @@ async fn wrong_filters_are_named() {
         ("phase=running", "phase"),
         ("phase=", "phase"),
         ("all=yes", "all"),
+        ("label=", "label"),
+        ("label=Team", "label"),
         ("colour=red", "colour"),
     ] {
         let answer = app.get(&ann, &format!("/workspaces?{query}")).await;
@@ -65,4 +67,36 @@ async fn everybodys_are_for_administrators() {
     assert_eq!(all["items"][0]["owner"]["username"], "ann");
     app.get(&ann, "/workspaces?all=true").await.error(403, "FORBIDDEN");
     assert_eq!(app.get(&ann, "/workspaces?all=false").await.is(200)["total"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_are_given_edited_and_filtered_by() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let new = |name: &str, labels: serde_json::Value| json!({ "name": name, "desired_state": "STANDBY", "labels": labels });
+    let api =
+        app.post(&ann, "/workspaces", new("My API", json!({ "team": "api", "tier": "" }))).await.is(201);
+    assert_eq!((&api["slug"], &api["labels"]["team"]), (&json!("my-api"), &json!("api")));
+    let web = app.post(&ann, "/workspaces", new("My API", json!({ "team": "web" }))).await.is(201);
+    assert_eq!(web["slug"], "my-api-2");
+    let names = async |filter: &str| {
+        let page = app.get(&ann, &format!("/workspaces?label={filter}")).await.is(200);
+        page["items"].as_array().unwrap().iter().map(|item| item["slug"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("team").await, ["my-api-2", "my-api"]);
+    assert_eq!(names("team:api").await, ["my-api"]);
+    assert_eq!(names("tier").await, ["my-api"]);
+    assert_eq!(names("team:none").await, [json!(null); 0]);
+
+    let path = format!("/workspaces/{}", web["id"].as_str().unwrap());
+    let kept = app.patch(&ann, &path, json!({ "memo": "labels stay" })).await.is(200);
+    assert_eq!(kept["labels"], json!({ "team": "web" }));
+    let edited = app.patch(&ann, &path, json!({ "labels": { "tier": "1" } })).await.is(200);
+    assert_eq!(edited["labels"], json!({ "tier": "1" }), "all of them are named");
+    assert_eq!(names("tier:1").await, ["my-api-2"]);
+    for wrong in [json!({ "Team": "x" }), json!({ "": "x" }), json!({ "k": "v".repeat(256) })] {
+        let answer = app.patch(&ann, &path, json!({ "labels": wrong })).await;
+        assert_eq!(answer.body["error"]["details"]["field"], "labels", "{}", answer.body);
+        answer.error(400, "INVALID_REQUEST");
+    }
 }

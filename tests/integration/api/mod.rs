@@ -124,6 +124,7 @@ impl TestApp {
             instances: fake.clone(),
             volumes: fake.clone(),
             archives: fake,
+            name: None,
         };
         let app = Arc::new(App::new(config, backends));
         let leading = CancellationToken::new();

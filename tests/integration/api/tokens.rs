@@ -2,7 +2,7 @@
 
 use codehub_domain::user::Role;
 use codehub_server::auth::planted;
-use codehub_store::{Store as _, UserEdit, sqlite::SqliteStore};
+use codehub_store::{UserEdit, prelude::*, sqlite::SqliteStore};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -24,6 +24,7 @@ use codehub_store::{
     Created, Edit, NewWorkspace, Store, UserChange,
     bus::MemoryBus,
     fake::{FakeClock, FakeStore},
+    prelude::*,
 };
 use codehub_testing::let_time_pass;
 use tokio::{task::JoinHandle, time::Instant};
@@ -187,6 +188,7 @@ impl Simulation {
             archive_ttl_seconds: None,
             from_archive: None,
             activity_mode: None,
+            labels: codehub_domain::labels::Labels::default(),
         };
         let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.owner)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));
@@ -198,11 +200,12 @@ impl Simulation {
         let gate = Gate::new();
         let fake = Arc::new(FakeBackends { world: self.world.clone(), gate: gate.clone() });
         let backends = Backends {
-            store: Arc::new(ProcessStore { shared: self.shared.clone(), gate: gate.clone() }),
+            store: ProcessStore { shared: self.shared.clone(), gate: gate.clone() }.composed(),
             bus: self.bus.clone(),
             instances: fake.clone(),
             volumes: fake.clone(),
             archives: fake,
+            name: None,
         };
         let context = Context {
             backends,

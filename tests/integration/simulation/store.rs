@@ -3,7 +3,7 @@
 //! replaced still writes.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering::SeqCst},
@@ -13,14 +13,12 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
-    activity::Hold,
+    Desired, Epoch, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
     recovery::Recovery,
     ttl::TtlPolicy,
-    user::{ApiToken, Role, Session, User},
 };
 use codehub_runtime::fake::{Gate, World};
 use codehub_store::{fake::FakeClock, *};
@@ -54,6 +52,19 @@ pub(super) struct ProcessStore {
 }
 
 impl ProcessStore {
+    /// The store with the coordinator's themes as this process sees them, and the others as they are.
+    pub(super) fn composed(self) -> Arc<dyn Store> {
+        let seen = Arc::new(self);
+        Arc::new(Composed {
+            clock: seen.clone(),
+            leadership: seen.clone(),
+            reconciling: seen.clone(),
+            garbage: seen.clone(),
+            workspaces: seen.clone(),
+            ..Composed::over(seen.shared.store.clone())
+        })
+    }
+
     async fn enter(&self) -> Result<()> {
         self.gate.pass().await;
         let_time_pass(Duration::from_millis(1 + self.shared.world.draw(5))).await;
@@ -91,20 +102,15 @@ impl ProcessStore {
 }
 
 #[async_trait]
-impl Store for ProcessStore {
-    fn kind(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn changes(&self) -> Changes {
-        self.shared.store.changes()
-    }
-
+impl Clock for ProcessStore {
     async fn now(&self) -> Result<Timestamp> {
         self.enter().await?;
         self.shared.store.now().await
     }
+}
 
+#[async_trait]
+impl Leadership for ProcessStore {
     async fn epoch_take(&self, holder: &str) -> Result<Epoch> {
         self.enter().await?;
         let epoch = self.shared.store.epoch_take(holder).await?;
@@ -119,6 +125,29 @@ impl Store for ProcessStore {
         self.leave(current).await
     }
 
+    async fn leader_seen(&self) -> Result<Option<LeaderSeen>> {
+        self.shared.store.leader_seen().await
+    }
+
+    async fn replica_note(&self, note: &ReplicaNote) -> Result<()> {
+        self.shared.store.replica_note(note).await
+    }
+
+    async fn replica_flushed(&self, name: &str, ago: Duration) -> Result<()> {
+        self.shared.store.replica_flushed(name, ago).await
+    }
+
+    async fn replica_leave(&self, name: &str) -> Result<()> {
+        self.shared.store.replica_leave(name).await
+    }
+
+    async fn replicas(&self) -> Result<(Timestamp, Vec<ReplicaSeen>)> {
+        self.shared.store.replicas().await
+    }
+}
+
+#[async_trait]
+impl Reconciling for ProcessStore {
     async fn workspaces_due(&self, due: Due) -> Result<Reading> {
         self.enter().await?;
         let reading = self.shared.store.workspaces_due(due).await?;
@@ -170,7 +199,10 @@ impl Store for ProcessStore {
         self.enter().await?;
         self.shared.store.ttl_next(policy).await
     }
+}
 
+#[async_trait]
+impl Garbage for ProcessStore {
     async fn gc_rows(&self) -> Result<Vec<GcRow>> {
         self.enter().await?;
         let rows = self.shared.store.gc_rows().await?;
@@ -200,7 +232,11 @@ impl Store for ProcessStore {
         }
         self.leave(claim).await
     }
+}
 
+/// What people's processes do is not simulated: it happens, or it does not.
+#[async_trait]
+impl Workspaces for ProcessStore {
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
         self.enter().await?;
         let workspace = self.shared.store.workspace_get(id).await?;
@@ -212,8 +248,6 @@ impl Store for ProcessStore {
         let workspaces = self.shared.store.workspaces_get(ids).await?;
         self.leave(workspaces).await
     }
-
-    // What people's processes do is not simulated: it happens, or it does not.
 
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
         self.shared.store.workspace_create(new, limits, actor).await
@@ -242,18 +276,6 @@ impl Store for ProcessStore {
         self.shared.store.workspace_recover(id, wish, desired, limits, actor).await
     }
 
-    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
-        self.shared.store.workspace_hold(id, new).await
-    }
-
-    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
-        self.shared.store.workspace_release(id, hold).await
-    }
-
-    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
-        self.shared.store.workspace_holds(id).await
-    }
-
     async fn workspace_history(
         &self,
         id: WorkspaceId,
@@ -269,129 +291,5 @@ impl Store for ProcessStore {
 
     async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>> {
         self.shared.store.workspace_counts().await
-    }
-
-    async fn user_create_first(
-        &self,
-        id: UserId,
-        username: &str,
-        password_hash: &str,
-    ) -> Result<Option<User>> {
-        self.shared.store.user_create_first(id, username, password_hash).await
-    }
-
-    async fn user_get(&self, id: UserId) -> Result<Option<User>> {
-        self.shared.store.user_get(id).await
-    }
-
-    async fn users_get(&self, ids: &[UserId]) -> Result<HashMap<UserId, User>> {
-        self.shared.store.users_get(ids).await
-    }
-
-    async fn user_by_name(&self, username: &str) -> Result<Option<UserWithHash>> {
-        self.shared.store.user_by_name(username).await
-    }
-
-    async fn user_list(&self, after: Option<UserId>, limit: u32) -> Result<Page<User>> {
-        self.shared.store.user_list(after, limit).await
-    }
-
-    async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange> {
-        self.shared.store.user_edit(id, edit).await
-    }
-
-    async fn user_delete(&self, id: UserId) -> Result<UserChange> {
-        self.shared.store.user_delete(id).await
-    }
-
-    async fn user_count(&self) -> Result<u64> {
-        self.shared.store.user_count().await
-    }
-
-    async fn session_create(
-        &self,
-        id: SessionId,
-        user: UserId,
-        secret_hash: &[u8],
-        lifetime_seconds: u32,
-    ) -> Result<Session> {
-        self.shared.store.session_create(id, user, secret_hash, lifetime_seconds).await
-    }
-
-    async fn session_use(
-        &self,
-        secret_hash: &[u8],
-        lifetime_seconds: u32,
-    ) -> Result<Option<(Session, User)>> {
-        self.shared.store.session_use(secret_hash, lifetime_seconds).await
-    }
-
-    async fn session_delete(&self, id: SessionId) -> Result<()> {
-        self.shared.store.session_delete(id).await
-    }
-
-    async fn sessions_sweep(&self) -> Result<u64> {
-        self.shared.store.sessions_sweep().await
-    }
-
-    async fn token_create(
-        &self,
-        id: TokenId,
-        by: SessionId,
-        name: &str,
-        secret_hash: &[u8],
-        expires_in_seconds: Option<u32>,
-    ) -> Result<Option<ApiToken>> {
-        self.shared.store.token_create(id, by, name, secret_hash, expires_in_seconds).await
-    }
-
-    async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
-        self.shared.store.token_use(secret_hash).await
-    }
-
-    async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>> {
-        self.shared.store.token_list(user).await
-    }
-
-    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
-        self.shared.store.token_delete(user, id).await
-    }
-
-    async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
-        self.shared.store.attempts_get(key).await
-    }
-
-    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
-        self.shared.store.attempts_fail(key, forget_after_seconds).await
-    }
-
-    async fn attempts_clear(&self, key: &str) -> Result<()> {
-        self.shared.store.attempts_clear(key).await
-    }
-
-    async fn setting_get(&self, name: &str) -> Result<Option<String>> {
-        self.shared.store.setting_get(name).await
-    }
-
-    async fn setting_put(&self, name: &str, value: &str) -> Result<()> {
-        self.shared.store.setting_put(name, value).await
-    }
-
-    async fn setting_init(&self, name: &str, value: &str) -> Result<String> {
-        self.shared.store.setting_init(name, value).await
-    }
-
-    async fn setting_delete(&self, name: &str) -> Result<()> {
-        self.shared.store.setting_delete(name).await
-    }
-
-    async fn user_create(
-        &self,
-        id: UserId,
-        username: &str,
-        password_hash: &str,
-        role: Role,
-    ) -> Result<UserChange> {
-        self.shared.store.user_create(id, username, password_hash, role).await
     }
 }

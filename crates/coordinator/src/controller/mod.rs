@@ -231,12 +231,12 @@ impl Controller {
         let backends = &self.context.backends;
         if next.home.truth != before.status.home.truth {
             next.storage_backend = match next.home.truth {
-                Truth::Volume => backends.volumes.kind().into(),
+                Truth::Volume => backends.volumes_name().into(),
                 Truth::None | Truth::Archive => String::new(),
             };
         }
         if next.operation != before.status.operation && next.operation == Operation::Starting {
-            next.instance_backend = backends.instances.kind().into();
+            next.instance_backend = backends.instances_name().into();
         }
     }
 

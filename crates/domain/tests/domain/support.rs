@@ -59,6 +59,8 @@ pub(crate) fn workspace() -> Workspace {
         id: id(),
         owner,
         name: "w".into(),
+        slug: "work".into(),
+        labels: codehub_domain::labels::Labels::default(),
         description: String::new(),
         memo: String::new(),
         image_ref: String::new(),

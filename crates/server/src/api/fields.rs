@@ -1,7 +1,13 @@
 //! What the fields of a workspace must look like. Each rule is a function from what was sent to what
 //! is stored, or to a sentence.
 
-use codehub_domain::{ArchiveKey, Desired, activity::ActivityMode};
+use std::collections::BTreeMap;
+
+use codehub_domain::{
+    ArchiveKey, Desired,
+    activity::ActivityMode,
+    labels::{LabelError, LabelFilter, Labels},
+};
 
 use super::error::{ApiError, Result};
 use crate::config::{RuntimeConfig, TtlBounds, TtlConfig};
@@ -82,6 +88,14 @@ pub(super) fn archive_ttl(seconds: Option<u32>, ttl: &TtlConfig) -> Result<Optio
 
 pub(super) fn activity_mode(name: Option<&str>) -> Result<Option<ActivityMode>> {
     name.map(str::parse).transpose().map_err(|why| ApiError::invalid("activity_mode", why))
+}
+
+pub(super) fn labels(labels: BTreeMap<String, String>) -> Result<Labels> {
+    labels.try_into().map_err(|why: LabelError| ApiError::invalid("labels", why))
+}
+
+pub(super) fn label_filter(text: Option<&str>) -> Result<Option<LabelFilter>> {
+    text.map(str::parse).transpose().map_err(|why: LabelError| ApiError::invalid("label", why))
 }
 
 fn bounded(field: &str, seconds: Option<u32>, bounds: TtlBounds) -> Result<Option<u32>> {

@@ -15,15 +15,16 @@ pub struct ListOf<T> {
     pub items: Vec<T>,
     /// Send it as `cursor` for the next page; null on the last one.
     pub next_cursor: Option<String>,
-    /// All that match.
-    pub total: u64,
+    /// All that match; absent where they are too many to count for every page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 impl<T> ListOf<T> {
     /// A list that is never long enough for pages.
     pub fn whole(items: Vec<T>) -> Self {
         let total = items.len() as u64;
-        Self { items, next_cursor: None, total }
+        Self { items, next_cursor: None, total: Some(total) }
     }
 }
 

@@ -4,6 +4,7 @@ use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     activity::ActivityMode,
     condition::Conditions,
+    labels::Labels,
     user::{Role, User},
 };
 use serde::Serialize;
@@ -19,6 +20,11 @@ pub struct WorkspaceView {
     #[schema(value_type = String, format = Uuid)]
     pub id: WorkspaceId,
     pub name: String,
+    /// A short name, `[a-z0-9-]{1,40}`: unique among the owner's workspaces, made from the name when the
+    /// workspace was created.
+    pub slug: String,
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    pub labels: Labels,
     pub description: String,
     pub memo: String,
     pub owner: Owner,
@@ -152,6 +158,8 @@ impl WorkspaceView {
         Self {
             id: workspace.id,
             name: workspace.name.clone(),
+            slug: workspace.slug.clone(),
+            labels: workspace.labels.clone(),
             description: workspace.description.clone(),
             memo: workspace.memo.clone(),
             owner: Owner { id: workspace.owner, username: owner.to_owned() },

@@ -1,6 +1,9 @@
 //! Workspaces: list, create, show, edit, delete.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use axum::{Json, Router, extract::State, routing::get};
 use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, user::User};
@@ -47,6 +50,8 @@ struct ListQuery {
     phase: Option<String>,
     /// A part of the name; upper and lower case are the same.
     q: Option<String>,
+    /// `key`: only those with this label; `key:value`: only those where it has this value.
+    label: Option<String>,
     /// `true`: everybody's. Administrators only.
     #[param(value_type = Option<bool>)]
     all: Option<String>,
@@ -57,7 +62,7 @@ struct ListQuery {
 /// One's own, newest first; administrators may ask for everybody's.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces", params(ListQuery), responses(
     (status = 200, description = "A page of workspaces", body = ListOf<WorkspaceView>),
-    (status = 400, description = "INVALID_REQUEST: limit, cursor or phase", body = ErrorBody),
+    (status = 400, description = "INVALID_REQUEST: limit, cursor, phase or label", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: `all` is for administrators", body = ErrorBody),
 ))]
 async fn list(
@@ -78,6 +83,7 @@ async fn list(
         owner: if all { None } else { Some(me.user.id) },
         phase: phase.map_err(|why| ApiError::invalid("phase", why))?,
         query: query.q.filter(|q| !q.is_empty()),
+        label: fields::label_filter(query.label.as_deref())?,
         before: page::parse_cursor("workspaces", query.cursor.as_deref())?,
         limit: page::limit(query.limit.as_deref())?,
     };
@@ -119,6 +125,9 @@ struct Create {
     #[serde(default)]
     #[schema(value_type = Option<ActivityModeName>)]
     activity_mode: Option<String>,
+    /// At most 32; keys of 1 to 63 characters of a-z, 0-9, `.`, `_`, `/` and `-`, values of at most 255.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// Create a workspace
@@ -146,6 +155,7 @@ async fn create(
         archive_ttl_seconds: fields::archive_ttl(create.archive_ttl_seconds, &app.config.ttl)?,
         from_archive: fields::archive_key("from_archive", create.from_archive.as_deref())?,
         activity_mode: fields::activity_mode(create.activity_mode.as_deref())?,
+        labels: fields::labels(create.labels)?,
     };
     let workspace = service::create(&app, &me.user, new, me.actor()).await?;
     let workspace = wait::arrived(&app, workspace, wait).await?;
@@ -197,6 +207,9 @@ struct Patch {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<ActivityModeName>)]
     activity_mode: Option<Option<String>>,
+    /// All of them: a label that is not named is removed.
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
 }
 
 /// Tells `null` from "not said".
@@ -239,6 +252,7 @@ async fn edit(
             .map(|ttl_| fields::archive_ttl(ttl_, ttl))
             .transpose()?,
         activity_mode: patch.activity_mode.map(|mode| fields::activity_mode(mode.as_deref())).transpose()?,
+        labels: patch.labels.map(fields::labels).transpose()?,
     };
     let wish = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
     service::find(&app, &me.user, id, Access::Own).await?;

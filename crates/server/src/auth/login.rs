@@ -84,7 +84,7 @@ async fn checked(
     let turn = app.passwords.turn().await?;
     let before = keys.check(app).await?;
     let found = app.store().user_by_name(username).await?;
-    let stored = found.as_ref().map(|found| found.password_hash.as_str());
+    let stored = found.as_ref().and_then(|found| found.password_hash.as_deref());
     let right = app.passwords.verify(turn, password, stored).await?;
     match found {
         Some(found) if right && !found.user.disabled => {

@@ -24,7 +24,7 @@ use codehub_runtime::{
     volumes::Volumes,
 };
 use codehub_store::{
-    MigrationStatus, PostgresStore, SqliteStore, Store,
+    BackendPart, MigrationStatus, PostgresStore, SqliteStore, Store,
     bus::{Bus, MemoryBus, RedisBus},
 };
 use uuid::Uuid;
@@ -111,7 +111,29 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
         RuntimeKind::Process => process::open(config, &deployment, known).await?,
         RuntimeKind::Docker => docker::open(config, &deployment, known, &bus).await?,
     };
-    Ok(Backends { store, bus, instances, volumes, archives })
+    let name = config.runtime.name.clone();
+    let backends = Backends { store, bus, instances, volumes, archives, name };
+    name_backends(&backends).await?;
+    Ok(backends)
+}
+
+/// Rows that know a backend by its name from before follow, so that nothing of it is taken for another's.
+async fn name_backends(backends: &Backends) -> anyhow::Result<()> {
+    for (part, kind, name) in [
+        (BackendPart::Instances, backends.instances.kind(), backends.instances_name()),
+        (BackendPart::Storage, backends.volumes.kind(), backends.volumes_name()),
+    ] {
+        let renamed = backends.store.backend_named(part, kind, name).await?;
+        if renamed > 0 {
+            tracing::info!(
+                ?part,
+                name,
+                workspaces = renamed,
+                "the backend was renamed, and its workspaces with it"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// How much longer than a flush everybody gets to tell a Redis that has forgotten.

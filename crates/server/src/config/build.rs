@@ -212,6 +212,7 @@ fn runtime(r: &mut Reader<'_>) -> RuntimeConfig {
             ],
             SandboxChoice::Auto,
         ),
+        name: Some(r.text("runtime.name")).filter(|name| !name.is_empty()),
         image: r.text("runtime.image"),
         images_allowed: r.read("runtime.images_allowed", |text| {
             Some(text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect())

@@ -63,6 +63,7 @@ fn a_wrong_value_is_named_with_its_origin_and_what_is_allowed() {
         ("TTL_STANDBY_SECONDS", "-5", &["ttl.standby_seconds", "\"-5\""]),
         ("COORDINATOR_IDLE_INTERVAL", "0", &["coordinator.idle_interval", "from 1s to 1h"]),
         ("LIMITS_MAX_RUNNING_PER_USER", "two", &["a whole number from 0 to"]),
+        ("RUNTIME_NAME", "Docker 1", &["runtime.name", "\"Docker 1\"", "a-z, 0-9"]),
         ("RUNTIME", "podman", &["runtime.kind", "\"podman\"", "allowed: process, docker"]),
         ("IDE", "emacs", &["auto, builtin, code-server, jupyterlab, command"]),
         ("ACTIVITY_MODE", "Traffic", &["traffic, connections"]),

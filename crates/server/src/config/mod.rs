@@ -185,6 +185,8 @@ pub struct RuntimeConfig {
     pub ide_command: Vec<String>,
     pub ide_health_path: String,
     pub sandbox: codehub_runtime::SandboxChoice,
+    /// What the database calls the backend; `None`: like its kind.
+    pub name: Option<String>,
     pub image: String,
     /// Patterns of other images people may choose.
     pub images_allowed: Vec<String>,

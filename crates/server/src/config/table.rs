@@ -161,6 +161,13 @@ pub static SETTINGS: &[Setting] = &[
         "What workspaces run in. `process`: local processes, for one trusted person on one machine. `docker`: containers.",
     ),
     setting(
+        "runtime.name",
+        "RUNTIME_NAME",
+        "",
+        Kind::Name,
+        "What the database calls the backend that has instances and homes, such as docker-1. Empty: like its kind. Workspaces follow when it changes; stop all replicas for that.",
+    ),
+    setting(
         "runtime.image",
         "RUNTIME_IMAGE",
         "codercom/code-server:latest",

@@ -21,6 +21,8 @@ pub enum Kind {
     /// `/healthz`
     UrlPath,
     Text,
+    /// `docker-1`, or nothing.
+    Name,
     /// A command line, split as a shell would split it, but not run by one.
     Words,
     OneOf(&'static [&'static str]),
@@ -64,6 +66,7 @@ impl Kind {
             }
             Self::UrlPath => "a path that begins with /".into(),
             Self::Text => "any text".into(),
+            Self::Name => "at most 63 characters of a-z, 0-9, '.', '_' and '-'".into(),
             Self::Words => "a command and its arguments, with quotes closed".into(),
             Self::OneOf([only]) => format!("{only} (this version offers nothing else)"),
             Self::OneOf(words) => words.join(", "),
@@ -100,6 +103,7 @@ impl Kind {
         let or_allowed = |ok: bool| if ok { Ok(()) } else { Err(format!("allowed: {}", self.allowed())) };
         match self {
             Self::Text | Self::Path => Ok(()),
+            Self::Name => or_allowed(is_name(text)),
             Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
             Self::Networks => or_allowed(networks(text).is_some()),
             Self::Addresses => or_allowed(addresses(text).is_some()),
@@ -215,6 +219,10 @@ pub(super) fn base_url(text: &str) -> Option<String> {
         return None;
     }
     Some(format!("{scheme}://{}", authority.as_str().to_ascii_lowercase()))
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= 63 && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
 }
 
 /// Splits a command line: blanks separate, quotes and backslashes keep together.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use codehub_domain::{Desired, Phase, Workspace, event::Actor, limits::Limits};
 use codehub_runtime::{InstanceSpec, volumes::Scope};
-use codehub_store::{Asked, Due, Store as _};
+use codehub_store::{Asked, Due, prelude::*};
 use codehub_testing::let_time_pass;
 
 use super::{OWNER, Rig};

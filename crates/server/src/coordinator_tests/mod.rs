@@ -14,8 +14,9 @@ use codehub_domain::{
     user::Role,
 };
 use codehub_runtime::fake::{FakeBackends, Faults, Gate, World};
+use codehub_store::prelude::*;
 use codehub_store::{
-    Created, NewWorkspace, Store,
+    Created, NewWorkspace,
     bus::MemoryBus,
     fake::{FakeClock, FakeStore, Moment},
 };
@@ -60,6 +61,7 @@ impl Rig {
             instances: fake.clone(),
             volumes: fake.clone(),
             archives: fake,
+            name: None,
         };
         change(&mut backends);
         let app = Arc::new(App::new(Config::with(&[("data_dir", "/nowhere")]).unwrap(), backends));
@@ -107,6 +109,7 @@ impl Rig {
             archive_ttl_seconds: None,
             from_archive: None,
             activity_mode: None,
+            labels: codehub_domain::labels::Labels::default(),
         };
         let created = self.store.workspace_create(new, Limits::NONE, Actor::User(OWNER)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));

@@ -13,8 +13,9 @@ use codehub_runtime::{
     InstanceSpec, Instances, Listed, LogQuery, LogStream,
     fake::{FakeBackends, Faults, Gate as Alive, World},
 };
+use codehub_store::prelude::*;
 use codehub_store::{
-    Created, NewWorkspace, Store,
+    Created, NewWorkspace,
     bus::MemoryBus,
     fake::{FakeClock, FakeStore},
 };
@@ -85,6 +86,7 @@ impl Server {
             instances: Arc::new(At(upstream)),
             volumes: fake.clone(),
             archives: fake,
+            name: None,
         };
         let config = Config::with(&[&[("data_dir", "/nowhere")], settings].concat()).unwrap();
         let (user, session) = (UserId::from_uuid(Uuid::now_v7()), SessionId::from_uuid(Uuid::now_v7()));
@@ -109,6 +111,7 @@ impl Server {
             archive_ttl_seconds: None,
             from_archive: None,
             activity_mode: None,
+            labels: codehub_domain::labels::Labels::default(),
         };
         let id = new.id;
         let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.user)).await.unwrap();

@@ -169,6 +169,13 @@ fn facts(view: &View, detail: &Detail) -> Markup {
                 @if ws.status.instance_backend != "process" && !ws.status.instance_backend.is_empty() {
                     dt { (t.image) } dd.break { code { (ws.image_ref) } }
                 }
+                @if !ws.labels.is_empty() {
+                    dt { (t.labels) }
+                    dd data-testid="labels" {
+                        @for (key, value) in ws.labels.iter() { code { (key) @if !value.is_empty() { ": " (value) } } " " }
+                    }
+                }
+                dt { (t.slug) } dd { code data-testid="slug" { (ws.slug) } }
                 dt { (t.id) } dd.break { code data-testid="workspace-id" { (ws.id) } }
             }
             @if !ws.memo.is_empty() {

@@ -248,6 +248,7 @@ impl From<WorkspaceFields> for Edit {
             standby_ttl_seconds: Some(fields.standby_ttl_seconds),
             archive_ttl_seconds: Some(fields.archive_ttl_seconds),
             activity_mode: Some(fields.activity_mode),
+            labels: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
-use codehub_domain::{Phase, UserId, Workspace, WorkspaceId, user::User};
+use codehub_domain::{Phase, UserId, Workspace, WorkspaceId, labels::LabelFilter, user::User};
 use codehub_store::{ListFilter, Page as StorePage, is_active};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -39,6 +39,8 @@ pub(super) fn router() -> Router<Arc<App>> {
 pub(super) struct Filter {
     q: String,
     phase: String,
+    /// `key` or `key:value`, as in the API.
+    label: String,
     all: String,
     before: String,
 }
@@ -52,8 +54,13 @@ impl Filter {
         self.phase.parse().ok()
     }
 
+    fn label(&self) -> Option<LabelFilter> {
+        self.label.trim().parse().ok()
+    }
+
     fn is_empty(&self) -> bool {
-        self.q.trim().is_empty() && self.phase().is_none() && self.before.is_empty()
+        let narrowed = self.phase().is_some() || self.label().is_some();
+        self.q.trim().is_empty() && !narrowed && self.before.is_empty()
     }
 
     /// The same list, from elsewhere on.
@@ -64,6 +71,9 @@ impl Filter {
         }
         if let Some(phase) = self.phase() {
             pairs.push(format!("phase={phase}"));
+        }
+        if let Some(label) = self.label() {
+            pairs.push(format!("label={}", forms::query_value(&label.to_string())));
         }
         if all {
             pairs.push("all=true".into());
@@ -83,6 +93,7 @@ async fn list(State(app): State<Arc<App>>, me: Me, Query(filter): Query<Filter>)
             owner: (!all).then_some(me.user().id),
             phase: filter.phase(),
             query: Some(filter.q.trim().to_owned()).filter(|q| !q.is_empty()),
+            label: filter.label(),
             before: filter.before.parse().ok(),
             limit: PAGE,
         })
@@ -129,7 +140,7 @@ fn body(
 ) -> Markup {
     let (view, t) = (&me.view, me.view.t);
     let all = filter.all(me.user());
-    let nothing_at_all = page.total == 0 && filter.is_empty();
+    let nothing_at_all = page.total == Some(0) && filter.is_empty();
     html! {
         div.page-head {
             div {
@@ -191,6 +202,9 @@ fn toolbar(me: &Me, filter: &Filter, all: bool, searches: bool) -> Markup {
                             option value=(phase) selected[filter.phase() == Some(*phase)] { (words::phase(view.lang, *phase)) }
                         }
                     }
+                    label.sr-only for="label" { (t.filter_by_label) }
+                    input #label type="search" name="label" value=(filter.label) placeholder=(t.filter_by_label)
+                        maxlength="319" data-testid="label-filter";
                     button type="submit" data-testid="search-go" { (t.search) }
                 }
             }

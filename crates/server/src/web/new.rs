@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode};
+use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, labels::Labels};
 use codehub_store::NewWorkspace;
 use http::StatusCode;
 use maud::{Markup, html};
@@ -81,6 +81,7 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         archive_ttl_seconds: fields.archive_ttl_seconds,
         from_archive: fields.from_archive,
         activity_mode: fields.activity_mode,
+        labels: Labels::default(),
     };
     match service::create(&app, me.user(), new, me.actor()).await {
         Ok(workspace) => {

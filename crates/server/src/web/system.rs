@@ -51,7 +51,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
             }
         }
         section.card {
-            h2 { (words::total(view.lang, total)) }
+            h2 { (words::total(view.lang, Some(total))) }
             ul.counts data-testid="counts" {
                 @for phase in Phase::ALL.iter().filter(|phase| **phase != Phase::Deleted) {
                     li data-phase=(phase) {

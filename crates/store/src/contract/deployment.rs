@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use codehub_domain::{ArchiveKey, Desired, Epoch, Generation, Truth, gc::Item};
+use codehub_domain::{ArchiveKey, Desired, Epoch, Generation, Status, Truth, gc::Item};
 
 use super::{Harness, op_id, seconds_before, workspace_id};
-use crate::ReplicaNote;
+use crate::{BackendPart, ReplicaNote, Saved};
 
 pub(crate) async fn epochs_grow_and_fence(harness: &Harness) {
     let store = &harness.store;
@@ -125,4 +125,39 @@ pub(crate) async fn sightings_are_replaced_as_a_whole(harness: &Harness) {
     assert_eq!((row.archive_key, row.op_id), (Some(key), Some(key.op)));
     assert_eq!((row.truth, row.generation, row.deleted), (Truth::Archive, Generation(3), false));
     assert!(rows.iter().find(|row| row.id == gone.id).unwrap().deleted);
+}
+
+pub(crate) async fn a_backend_is_renamed_with_its_rows(harness: &Harness) {
+    let (user, epoch, store) = (harness.user("ann").await, harness.leader().await, &harness.store);
+    let mut rows = Vec::new();
+    for (instances, storage) in [("docker", "docker"), ("other", ""), ("", "docker")] {
+        let id = harness.workspace(user.id, Desired::Running).await.id;
+        let stamp = |status: &mut Status| {
+            status.instance_backend = instances.into();
+            status.storage_backend = storage.into();
+        };
+        rows.push(harness.put(epoch, id, stamp).await);
+    }
+    let named = async || {
+        let mut names = Vec::new();
+        for row in &rows {
+            let status = harness.get(row.id).await.status;
+            names.push(format!("{}/{}", status.instance_backend, status.storage_backend));
+        }
+        names
+    };
+    use BackendPart::{Instances, Storage};
+    // Called like its kind, as before: nothing to do.
+    assert_eq!(store.backend_named(Instances, "docker", "docker").await.unwrap(), 0);
+    assert_eq!(store.backend_named(Instances, "docker", "docker-1").await.unwrap(), 1);
+    assert_eq!(store.backend_named(Storage, "docker", "docker-1").await.unwrap(), 2);
+    assert_eq!(named().await, ["docker-1/docker-1", "other/", "/docker-1"]);
+    assert_eq!(store.backend_named(Storage, "docker", "docker-1").await.unwrap(), 0);
+    // Whoever has read the old name may not write it back.
+    let late = store.workspace_save(epoch, &rows[0], &rows[0].status, &[]).await.unwrap();
+    assert_eq!(late, Saved::Changed);
+    // Homes on another kind of backend do not become this one's.
+    assert_eq!(store.backend_named(Storage, "directory", "here").await.unwrap(), 0);
+    assert_eq!(store.backend_named(Storage, "docker", "docker-2").await.unwrap(), 0);
+    assert_eq!(named().await, ["docker-1/docker-1", "other/", "/docker-1"]);
 }

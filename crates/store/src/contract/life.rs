@@ -39,7 +39,7 @@ pub(crate) async fn a_new_workspace_is_what_was_asked_for(harness: &Harness) {
     assert!(harness.store.workspace_create(stray, none, Actor::Operator).await.is_err());
     assert_eq!(
         harness.store.workspace_list(&ListFilter { limit: 9, ..Default::default() }).await.unwrap().total,
-        1
+        Some(1)
     );
     assert_eq!(harness.get(made.id).await, *made);
 }
@@ -125,7 +125,7 @@ pub(crate) async fn asking_again_changes_nothing_but_counts_as_activity(harness:
     assert!(after.last_access_at.duration_since(before.last_access_at).as_secs() >= 100);
     assert_eq!((after.revision, after.desired_changed_at), (before.revision, before.desired_changed_at));
     assert_eq!(harness.get(made.id).await, *after);
-    assert_eq!(harness.store.workspace_history(made.id, None, 9).await.unwrap().total, 1);
+    assert_eq!(harness.store.workspace_history(made.id, None, 9).await.unwrap().total, Some(1));
 
     // A wish to run from elsewhere counts, too; a wish to stop does not.
     harness.ask(made.id, Desired::Standby).await;
@@ -145,14 +145,14 @@ pub(crate) async fn deleting_keeps_the_row_and_hides_it(harness: &Harness) {
     assert_eq!(harness.get(made.id).await, *deleted);
     assert_eq!(harness.store.workspaces_get(&[made.id]).await.unwrap(), [*deleted.clone()]);
     let list = harness.store.workspace_list(&ListFilter { limit: 9, ..Default::default() }).await.unwrap();
-    assert_eq!((list.items.len(), list.total), (0, 0));
+    assert_eq!((list.items.len(), list.total), (0, Some(0)));
     assert!(harness.store.workspace_counts().await.unwrap().is_empty());
     for &wish in Desired::ALL {
         assert_eq!(harness.ask(made.id, wish).await, Asked::Refused(Refusal::Gone), "{wish}");
     }
     // The controller still finishes it, and its history stays.
     harness.put(epoch, made.id, |status| status.phase = Phase::Deleted).await;
-    assert_eq!(harness.store.workspace_history(made.id, None, 9).await.unwrap().total, 2);
+    assert_eq!(harness.store.workspace_history(made.id, None, 9).await.unwrap().total, Some(2));
 }
 
 pub(crate) async fn history_is_newest_first_and_pages(harness: &Harness) {
@@ -174,7 +174,7 @@ pub(crate) async fn history_is_newest_first_and_pages(harness: &Harness) {
     let all = store.workspace_history(made.id, None, 10).await.unwrap();
     let reasons: Vec<_> = all.items.iter().map(|entry| entry.reason.as_str()).collect();
     assert_eq!(reasons, ["had enough", "step 2", "step 1", "created"]);
-    assert_eq!((all.more, all.total), (false, 4));
+    assert_eq!((all.more, all.total), (false, Some(4)));
     assert_eq!(all.items[0].actor, format!("wake:{}", user.id));
     let step = &all.items[1];
     assert_eq!(
@@ -185,9 +185,9 @@ pub(crate) async fn history_is_newest_first_and_pages(harness: &Harness) {
     assert!(all.items.is_sorted_by(|newer, older| newer.id > older.id && newer.at >= older.at));
 
     let first = store.workspace_history(made.id, None, 3).await.unwrap();
-    assert_eq!((first.items.as_slice(), first.more, first.total), (&all.items[..3], true, 4));
+    assert_eq!((first.items.as_slice(), first.more, first.total), (&all.items[..3], true, Some(4)));
     let rest = store.workspace_history(made.id, Some(first.items[2].id), 3).await.unwrap();
     assert_eq!((rest.items.as_slice(), rest.more), (&all.items[3..], false));
-    assert_eq!(store.workspace_history(other.id, None, 10).await.unwrap().total, 1);
-    assert_eq!(store.workspace_history(workspace_id(), None, 10).await.unwrap().total, 0);
+    assert_eq!(store.workspace_history(other.id, None, 10).await.unwrap().total, Some(1));
+    assert_eq!(store.workspace_history(workspace_id(), None, 10).await.unwrap().total, Some(0));
 }

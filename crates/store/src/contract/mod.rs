@@ -10,6 +10,7 @@ pub(crate) mod collecting;
 pub(crate) mod deployment;
 pub(crate) mod due;
 pub(crate) mod holds;
+pub(crate) mod labels;
 pub(crate) mod life;
 pub(crate) mod limit;
 pub(crate) mod list;
@@ -25,6 +26,7 @@ use codehub_domain::{
     Desired, Epoch, ErrorReason, Failure, OpId, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
     WorkspaceId,
     event::Actor,
+    labels::Labels,
     limits::Limits,
     user::{ApiToken, Role, User},
 };
@@ -44,20 +46,23 @@ macro_rules! contract_suite {
                 nothing_follows_a_deletion, access_changes_are_announced]
             collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,
                 a_claim_and_a_creation_have_one_winner]
-            deployment: [epochs_grow_and_fence, settings_are_kept_and_the_first_one_wins, the_clock_answers,
+            deployment: [epochs_grow_and_fence, a_backend_is_renamed_with_its_rows, settings_are_kept_and_the_first_one_wins, the_clock_answers,
                 sightings_are_replaced_as_a_whole, replicas_are_seen_until_they_leave,
                 what_a_replica_has_told_only_grows]
             due: [active_is_the_rule_of_the_domain, full_adds_what_runs_and_the_oldest]
             holds: [a_lease_counts_as_activity_until_it_ends, leases_are_listed_and_given_back,
                 a_workspace_may_have_its_own_mode]
+            labels: [labels_are_kept_and_edited_whole, lists_are_filtered_by_label, slugs_are_made_from_names,
+                many_creations_at_once_have_slugs_of_their_own]
             life: [a_new_workspace_is_what_was_asked_for, an_edit_changes_only_what_it_names,
                 the_table_of_wishes, asking_again_changes_nothing_but_counts_as_activity,
                 deleting_keeps_the_row_and_hides_it, history_is_newest_first_and_pages]
             limit: [fifty_at_once_get_exactly_the_places, fifty_creations_at_once_too,
                 a_refused_creation_leaves_nothing, what_takes_a_place, the_hit_lists_only_ones_own]
             list: [newest_first_in_pages, filters_combine, the_query_is_a_plain_substring,
-                many_are_read_at_once, counts_by_phase]
+                many_are_read_at_once, counts_by_phase, only_so_many_are_counted]
             people: [names_are_unique_without_case, the_first_admin_is_made_once, edits_take_effect,
+                language_and_theme_end_no_session,
                 the_last_admin_stays, deleting_a_user]
             recovering: [recovery_follows_the_domain, recovery_refuses, recovery_stays_within_the_workspace,
                 recovery_may_go_another_way, recovery_and_its_wish_are_one_step]
@@ -102,6 +107,10 @@ pub(crate) fn workspace_id() -> WorkspaceId {
     WorkspaceId::from_uuid(Uuid::now_v7())
 }
 
+pub(crate) fn workspace_id_of(number: u128) -> WorkspaceId {
+    WorkspaceId::from_uuid(Uuid::from_u128(number))
+}
+
 pub(crate) fn op_id() -> OpId {
     OpId::from_uuid(Uuid::now_v7())
 }
@@ -127,6 +136,7 @@ pub(crate) fn new_workspace(owner: UserId, name: &str, desired: Desired) -> NewW
         archive_ttl_seconds: None,
         from_archive: None,
         activity_mode: None,
+        labels: Labels::default(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Users.
 
-use codehub_domain::{Desired, user::Role};
+use codehub_domain::{
+    Desired,
+    user::{Language, Role, Theme},
+};
 
 use super::{Harness, session_id, token_id, user_id};
 use crate::{UserChange, UserEdit};
@@ -13,7 +16,7 @@ pub(crate) async fn names_are_unique_without_case(harness: &Harness) {
         let taken = store.user_create(user_id(), same, "hash", Role::User).await.unwrap();
         assert_eq!(taken, UserChange::NameTaken, "{same}");
         let found = store.user_by_name(same).await.unwrap().unwrap();
-        assert_eq!((found.user, found.password_hash.as_str()), (ann.clone(), "hash"));
+        assert_eq!((found.user, found.password_hash.as_deref()), (ann.clone(), Some("hash")));
     }
     harness.user("Ärger").await;
     assert!(store.user_by_name("äRGER").await.unwrap().is_some());
@@ -23,9 +26,9 @@ pub(crate) async fn names_are_unique_without_case(harness: &Harness) {
     assert_eq!(store.user_count().await.unwrap(), 2);
 
     let first = store.user_list(None, 1).await.unwrap();
-    assert_eq!((first.items.len(), first.more, first.total), (1, true, 2));
+    assert_eq!((first.items.len(), first.more, first.total), (1, true, Some(2)));
     let rest = store.user_list(Some(first.items[0].id), 5).await.unwrap();
-    assert_eq!((rest.items.len(), rest.more, rest.total), (1, false, 2));
+    assert_eq!((rest.items.len(), rest.more, rest.total), (1, false, Some(2)));
     assert!(rest.items[0].id > first.items[0].id);
 }
 
@@ -51,11 +54,11 @@ pub(crate) async fn edits_take_effect(harness: &Harness) {
     let UserChange::Done(after) = store.user_edit(ann.id, edit).await.unwrap() else { panic!("refused") };
     assert_eq!((after.role, after.disabled), (Role::Admin, false));
     let stored = store.user_by_name("ann").await.unwrap().unwrap();
-    assert_eq!((stored.user, stored.password_hash.as_str()), (after, "new"));
+    assert_eq!((stored.user, stored.password_hash.as_deref()), (after, Some("new")));
     let edit = UserEdit { disabled: Some(true), ..UserEdit::default() };
     assert!(matches!(store.user_edit(ann.id, edit).await.unwrap(), UserChange::Done(user) if user.disabled));
     let stored = store.user_by_name("ann").await.unwrap().unwrap();
-    assert_eq!((stored.user.disabled, stored.password_hash.as_str()), (true, "new"));
+    assert_eq!((stored.user.disabled, stored.password_hash.as_deref()), (true, Some("new")));
     assert_eq!(store.user_edit(user_id(), UserEdit::default()).await.unwrap(), UserChange::NotFound);
 }
 
@@ -104,11 +107,35 @@ pub(crate) async fn deleting_a_user(harness: &Harness) {
     assert!(store.session_use(b"session", 600).await.unwrap().is_none());
     assert!(store.token_use(b"token").await.unwrap().is_none());
     assert!(store.token_list(ann.id).await.unwrap().is_empty());
-    assert_eq!((store.user_count().await.unwrap(), store.user_list(None, 9).await.unwrap().total), (1, 1));
+    assert_eq!(
+        (store.user_count().await.unwrap(), store.user_list(None, 9).await.unwrap().total),
+        (1, Some(1))
+    );
     assert!(store.session_create(session_id(), ann.id, b"late", 600).await.is_err());
     assert!(store.token_create(token_id(), session.id, "late", b"late", None).await.unwrap().is_none());
     // The workspace still knows whose it was, and the name is free again.
     assert_eq!(harness.get(made.id).await.owner, ann.id);
     assert_ne!(harness.user("ann").await.id, ann.id);
     assert!(store.user_create_first(user_id(), "first", "hash").await.unwrap().is_none());
+}
+
+pub(crate) async fn language_and_theme_end_no_session(harness: &Harness) {
+    let (store, user) = (&harness.store, harness.user("ann").await);
+    assert_eq!((user.language, user.theme), (None, None));
+    store.session_create(session_id(), user.id, b"secret", 600).await.unwrap();
+    let none = UserEdit::default;
+    for (edit, language, theme) in [
+        (UserEdit { language: Some(Some(Language::Korean)), ..none() }, Some(Language::Korean), None),
+        (UserEdit { theme: Some(Some(Theme::Dark)), ..none() }, Some(Language::Korean), Some(Theme::Dark)),
+        (UserEdit { language: Some(None), ..none() }, None, Some(Theme::Dark)),
+        (none(), None, Some(Theme::Dark)),
+    ] {
+        let UserChange::Done(edited) = store.user_edit(user.id, edit.clone()).await.unwrap() else {
+            panic!("{edit:?}");
+        };
+        assert_eq!((edited.language, edited.theme), (language, theme), "{edit:?}");
+        let (_, seen) = store.session_use(b"secret", 600).await.unwrap().expect("still signed in");
+        assert_eq!(seen, edited);
+        assert_eq!(store.user_get(user.id).await.unwrap(), Some(edited));
+    }
 }

@@ -92,7 +92,7 @@ pub(crate) async fn a_save_is_a_compare_and_swap(harness: &Harness) {
     let mut missing = first.clone();
     missing.id = workspace_id();
     assert_eq!(save(&missing).await, Saved::Gone);
-    assert_eq!(store.workspace_history(made.id, None, 9).await.unwrap().total, 2, "one line, once");
+    assert_eq!(store.workspace_history(made.id, None, 9).await.unwrap().total, Some(2), "one line, once");
 
     // A wish in between is a change.
     let other = harness.workspace(user.id, Desired::Running).await;
@@ -144,7 +144,7 @@ pub(crate) async fn a_stale_epoch_changes_nothing_anywhere(harness: &Harness) {
     let saved = store.workspace_save(stale, &missing, &resting.status, &[]).await.unwrap();
     assert_eq!(saved, Saved::Fenced);
     assert_eq!(harness.get(made.id).await, before);
-    assert_eq!(store.workspace_history(made.id, None, 9).await.unwrap().total, 1);
+    assert_eq!(store.workspace_history(made.id, None, 9).await.unwrap().total, Some(1));
     assert_eq!(store.gc_sightings().await.unwrap(), sightings);
     assert_eq!(harness.drain(&mut changes).await, []);
     assert_eq!(store.ttl_expire(current, &policy).await.unwrap().len(), 1, "the leader may");

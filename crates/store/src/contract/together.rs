@@ -41,7 +41,7 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     let updated = Change::Updated { workspace: id, owner: user.id };
     assert_eq!(harness.drain(&mut changes).await, [updated, Change::Wake]);
     let history = harness.store.workspace_history(id, None, 10).await.unwrap();
-    assert_eq!((history.items[0].reason.as_str(), history.total), ("both at once", 2));
+    assert_eq!((history.items[0].reason.as_str(), history.total), ("both at once", Some(2)));
 
     // What is wanted already is no reason not to edit.
     harness.pass(100).await;
@@ -53,7 +53,7 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     assert!(again.last_access_at > after.last_access_at, "it is activity");
     assert_eq!(again.desired_changed_at, after.desired_changed_at);
     assert_eq!(harness.drain(&mut changes).await, [updated], "nothing for the controller");
-    assert_eq!(harness.store.workspace_history(id, None, 1).await.unwrap().total, 2);
+    assert_eq!(harness.store.workspace_history(id, None, 1).await.unwrap().total, Some(2));
 }
 
 pub(crate) async fn a_refused_wish_edits_nothing(harness: &Harness) {

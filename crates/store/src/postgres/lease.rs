@@ -11,7 +11,7 @@ use codehub_domain::Epoch;
 use sqlx::{PgConnection, Row, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
-use super::{Lock, PostgresStore, Result, StoreError, leader, listen::own_connection};
+use super::{Lock, PostgresStore, Result, StoreError, listen::own_connection, write::take_epoch_on};
 
 /// A heartbeat older than this is no sign of life.
 const STALE_AFTER: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ impl LeaseSeat {
         }
         self.suspect = None;
         // If this fails the connection is dropped, and with it the lock.
-        let epoch = in_time(TAKE, leader::take_on(&mut connection, &self.holder)).await?;
+        let epoch = in_time(TAKE, take_epoch_on(&mut connection, &self.holder)).await?;
         Ok(Some(Lease { connection, epoch }))
     }
 

@@ -10,7 +10,7 @@ use sqlx::{
 use super::Result;
 use crate::MigrationStatus;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// On a connection of its own: migrations may take longer than any statement of ours.
 pub(super) async fn run(options: &PgConnectOptions) -> Result<()> {

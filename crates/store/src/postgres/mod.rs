@@ -3,35 +3,18 @@
 //! - **Rows are locked before they are judged** (`SELECT … FOR UPDATE`), so the rules of the domain see
 //!   what the transaction will change. Counting limits takes an advisory lock for the transaction: counts
 //!   cannot be locked row by row.
-//! - **The clock is the database's**, read after the locks ([`write::Write::now`]): whoever waited gets a
+//! - **The clock is the database's**, read after the locks (`SqlWrite::now`): whoever waited gets a
 //!   later time.
 //! - **The epoch is locked while a leader writes** (`FOR SHARE`), so nobody takes the lease in the middle.
 //!   A process that is frozen in the middle loses its transaction after [`IDLE_IN_TRANSACTION`].
 //! - **Changes are told by triggers** and heard by every process ([`listen`]), whoever made them.
 
-mod access;
-mod ask;
-mod attempts;
-mod controller;
-mod gc;
-mod history;
-mod holds;
-mod leader;
 mod lease;
 mod listen;
 mod migrate;
 mod pooler;
-mod port;
 mod presence;
-mod recover;
-mod replicas;
 mod row;
-mod sessions;
-mod settings;
-mod tokens;
-mod ttl;
-mod users;
-mod workspaces;
 mod write;
 
 #[cfg(test)]
@@ -39,10 +22,9 @@ mod tests;
 
 use std::{str::FromStr, time::Duration};
 
-use codehub_domain::Timestamp;
+use async_trait::async_trait;
 use sqlx::{
-    ConnectOptions, PgConnection, PgPool, Postgres,
-    pool::PoolConnection,
+    ConnectOptions, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::{sync::broadcast, task::AbortHandle};
@@ -51,7 +33,10 @@ pub use self::{
     lease::{Lease, LeaseSeat, Renewed},
     presence::{Company, Presence},
 };
-use super::{CHANGES_BACKLOG, Change, MigrationStatus, Result, StoreError};
+use super::{
+    CHANGES_BACKLOG, Change, Changes, MigrationStatus, Result, Store, StoreError,
+    sql::{Lock, slugs},
+};
 
 /// How long a request waits for a free connection, or for the server to come back.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,23 +48,6 @@ const STATEMENT_TIMEOUT: &str = "30s";
 const METHOD_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Advisory locks of this database. The high half says that they are ours.
-#[derive(Debug, Clone, Copy)]
-enum Lock {
-    /// Held (for a transaction) while running workspaces are counted and one is added.
-    Limits = 1,
-    /// Held (for a transaction) while "is there another administrator" must stay true.
-    Administrators = 2,
-    /// Held by the session of whoever leads.
-    Leader = 3,
-    /// Held by every serving process: shared where there is a bus between them, else alone.
-    Presence = 4,
-    /// Held (for a transaction) while something is claimed for deletion, or about to become a home.
-    Claims = 5,
-    /// Held (for a transaction) while many workspaces are written in whatever order they are found: two
-    /// such writes at once could each wait for the other.
-    Many = 6,
-}
-
 impl Lock {
     const CLASS: i32 = 0x00c0_de0b;
 
@@ -126,7 +94,9 @@ impl PostgresStore {
         migrate::run(&options).await?;
         let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
         let listener = listen::start(options.clone(), changes.clone()).await?;
-        Ok(Self { options, pool, changes, listener })
+        let store = Self { options, pool, changes, listener };
+        slugs::fill(&store).await?;
+        Ok(store)
     }
 
     /// What the schema of the database lacks, without changing anything.
@@ -151,24 +121,30 @@ impl PostgresStore {
         self.listener.abort();
         self.pool.close().await;
     }
-
-    /// For one statement.
-    async fn connection(&self) -> Result<PoolConnection<Postgres>> {
-        Ok(self.pool.acquire().await?)
-    }
-
-    async fn clock(&self) -> Result<Timestamp> {
-        let now: i64 = sqlx::query_scalar("SELECT codehub_now()").fetch_one(&self.pool).await?;
-        row::time(now)
-    }
 }
 
-/// Times one method of the port under its name, and ends it when nobody answers.
-async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let silence = || StoreError::Unreachable(format!("no answer within {} s", METHOD_TIMEOUT.as_secs()));
-    let in_time =
-        async { tokio::time::timeout(METHOD_TIMEOUT, work).await.unwrap_or_else(|_| Err(silence())) };
-    crate::timed(query, in_time).await
+#[async_trait]
+impl Store for PostgresStore {
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn changes(&self) -> Changes {
+        self.changes.subscribe()
+    }
+
+    async fn close(&self) {
+        Self::close(self).await;
+    }
+
+    fn lease_seat(&self, holder: &str) -> Option<LeaseSeat> {
+        Some(self.seat(holder))
+    }
+
+    async fn presence_enter(&self, company: Company) -> Result<Option<Presence>> {
+        let silent = |_| StoreError::Unreachable(format!("no answer within {} s", METHOD_TIMEOUT.as_secs()));
+        tokio::time::timeout(METHOD_TIMEOUT, self.enter(company)).await.map_err(silent)?
+    }
 }
 
 /// The word in front of an address that this store answers to.

@@ -1,13 +1,20 @@
-//! How PostgreSQL's columns are read: ids are UUIDs, contexts are JSONB.
+//! How PostgreSQL keeps values: ids are UUIDs, contexts are JSONB.
 
 use serde::de::DeserializeOwned;
-use sqlx::{Decode, Postgres, Row, Type, postgres::PgRow, types::Json};
+use sqlx::{
+    Arguments, Decode, Postgres, Row, Type,
+    postgres::{PgArguments, PgRow},
+    types::Json,
+};
 use uuid::Uuid;
 
-use super::Result;
-pub(super) use crate::row::*;
+use crate::{
+    Result, StoreError,
+    row::{SqlRow, unreadable},
+    sql::Value,
+};
 
-pub(super) fn get<'r, T>(row: &'r PgRow, column: &str) -> Result<T>
+fn get<'r, T>(row: &'r PgRow, column: &str) -> Result<T>
 where
     T: Decode<'r, Postgres> + Type<Postgres>,
 {
@@ -48,7 +55,24 @@ impl SqlRow for PgRow {
     }
 }
 
-/// A number as PostgreSQL keeps it: it has no unsigned ones.
-pub(super) fn maybe_big(number: Option<u32>) -> Option<i64> {
-    number.map(i64::from)
+pub(super) fn arguments(values: Vec<Value>) -> Result<PgArguments> {
+    let mut arguments = PgArguments::default();
+    for value in values {
+        match value {
+            Value::Text(text) => arguments.add(text.map(storable)),
+            Value::Int(number) => arguments.add(number),
+            Value::Flag(flag) => arguments.add(flag),
+            Value::Id(id) => arguments.add(id),
+            Value::Ids(ids) => arguments.add(ids),
+            Value::Bytes(bytes) => arguments.add(bytes),
+            Value::Json(value) => arguments.add(value.map(Json)),
+        }
+        .map_err(|error| StoreError::Failed(error.to_string()))?;
+    }
+    Ok(arguments)
+}
+
+/// The one character that PostgreSQL's texts cannot hold becomes the one that says so.
+fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }

@@ -1,68 +1,117 @@
-//! A write transaction. What it changes is told by the triggers when it commits.
+//! Transactions. What a write changes is told by the triggers when it commits.
 
-use codehub_domain::{Epoch, UserId, WorkspaceId};
-use sqlx::{PgConnection, Postgres, Transaction};
+use std::{borrow::Cow, time::Duration};
 
-use super::{Lock, PostgresStore, Result};
+use async_trait::async_trait;
+use codehub_domain::{Epoch, Timestamp};
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Postgres, Transaction, postgres::PgRow};
 
-/// One write transaction. Dropped without [`Write::commit`], nothing has happened.
-pub(super) struct Write(Transaction<'static, Postgres>);
+use super::{METHOD_TIMEOUT, PostgresStore, Result, row::arguments};
+use crate::{
+    Change, row,
+    sql::{Lock, SqlStore, SqlWrite, Statements, Value, args},
+};
 
-impl PostgresStore {
-    pub(super) async fn write(&self) -> Result<Write> {
-        Ok(Write(self.pool.begin().await?))
+/// A transaction; one that only reads is a consistent view. Dropped without a commit, nothing has happened.
+pub struct InTransaction(Transaction<'static, Postgres>);
+
+async fn all(on: impl PgExecutor<'_>, sql: Cow<'static, str>, args: Vec<Value>) -> Result<Vec<PgRow>> {
+    Ok(sqlx::query_with(AssertSqlSafe(sql.into_owned()), arguments(args)?).fetch_all(on).await?)
+}
+
+#[async_trait]
+impl SqlStore for PostgresStore {
+    type Row = PgRow;
+    type Write = InTransaction;
+    type Read = InTransaction;
+
+    const METHOD_TIMEOUT: Option<Duration> = Some(METHOD_TIMEOUT);
+
+    async fn write(&self) -> Result<InTransaction> {
+        Ok(InTransaction(self.pool.begin().await?))
     }
 
-    /// A consistent view for more than one statement.
-    pub(super) async fn read(&self) -> Result<Transaction<'static, Postgres>> {
-        Ok(self.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?)
+    async fn read(&self) -> Result<InTransaction> {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        Ok(InTransaction(self.pool.begin_with(begin).await?))
+    }
+
+    async fn select(&self, sql: &'static str, args: Vec<Value>) -> Result<Vec<PgRow>> {
+        all(&self.pool, sql.into(), args).await
+    }
+
+    /// Who may take it is decided by a lock ([`super::lease`]).
+    async fn take_epoch(&self, holder: &str) -> Result<Epoch> {
+        take_epoch_on(&mut *self.pool.acquire().await?, holder).await
     }
 }
 
-impl Write {
-    pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.0
+/// Waits for writes of the leader before: theirs or ours, never both.
+pub(super) async fn take_epoch_on(connection: &mut PgConnection, holder: &str) -> Result<Epoch> {
+    let epoch: i64 = sqlx::query_scalar(
+        "WITH beat AS (UPDATE leader_heartbeat SET beat_at = codehub_now())
+         UPDATE leader SET epoch = epoch + 1, holder = $1, taken_at = codehub_now() RETURNING epoch",
+    )
+    .bind(holder)
+    .fetch_one(connection)
+    .await?;
+    Ok(Epoch(epoch))
+}
+
+#[async_trait]
+impl Statements for InTransaction {
+    type Row = PgRow;
+
+    async fn all(&mut self, sql: Cow<'static, str>, args: Vec<Value>) -> Result<Vec<PgRow>> {
+        all(&mut *self.0, sql, args).await
     }
 
-    /// The database's clock, now. Ask after the locks: what was waited for is in the past.
-    pub(super) async fn now(&mut self) -> Result<i64> {
-        Ok(sqlx::query_scalar("SELECT codehub_now()").fetch_one(self.connection()).await?)
+    async fn run(&mut self, sql: &'static str, args: Vec<Value>) -> Result<u64> {
+        let done = sqlx::query_with(sql, arguments(args)?).execute(&mut *self.0).await?;
+        Ok(done.rows_affected())
+    }
+}
+
+#[async_trait]
+impl SqlWrite for InTransaction {
+    async fn now(&mut self) -> Result<Timestamp> {
+        row::at(&self.one("SELECT codehub_now() AS now", args![]).await?, "now")
     }
 
-    /// Whether `epoch` still leads. Nobody can take the lease before this transaction ends.
-    pub(super) async fn leads(&mut self, epoch: Epoch) -> Result<bool> {
-        let current: i64 =
-            sqlx::query_scalar("SELECT epoch FROM leader FOR SHARE").fetch_one(self.connection()).await?;
-        Ok(current == epoch.0)
-    }
-
-    /// Waits until no other transaction holds this lock; held until this one ends.
-    pub(super) async fn lock(&mut self, lock: Lock) -> Result<()> {
+    async fn lock(&mut self, lock: Lock) -> Result<()> {
         let (class, id) = lock.key();
         sqlx::query("SELECT pg_advisory_xact_lock($1, $2)")
             .bind(class)
             .bind(id)
-            .execute(self.connection())
+            .execute(&mut *self.0)
             .await?;
         Ok(())
     }
 
-    /// Tells a change of a workspace that none of its columns shows.
-    pub(super) async fn updated(&mut self, workspace: WorkspaceId, owner: UserId) -> Result<()> {
-        sqlx::query("SELECT pg_notify('ws_sse', $1)")
-            .bind(format!("{workspace} {owner}"))
-            .execute(self.connection())
-            .await?;
+    /// The triggers tell it.
+    fn changed(&mut self, _change: Change) {}
+
+    async fn tell(&mut self, change: Change) -> Result<()> {
+        let (channel, ids) = match change {
+            Change::Updated { workspace, owner } => ("ws_sse", format!("{workspace} {owner}")),
+            Change::Deleted { workspace, owner } => ("ws_deleted", format!("{workspace} {owner}")),
+            Change::Wake => ("ws_wake", String::new()),
+            Change::Access { user } => ("user_access", user.to_string()),
+            // Every listener finds out by itself.
+            Change::Resync => return Ok(()),
+        };
+        self.run("SELECT pg_notify($1, $2)", args![channel, ids]).await?;
         Ok(())
     }
 
-    /// Wakes the controller where no column says that it should look.
-    pub(super) async fn wake(&mut self) -> Result<()> {
-        sqlx::query("SELECT pg_notify('ws_wake', '')").execute(self.connection()).await?;
-        Ok(())
-    }
-
-    pub(super) async fn commit(self) -> Result<()> {
+    async fn commit(self) -> Result<()> {
         Ok(self.0.commit().await?)
+    }
+}
+
+#[cfg(test)]
+impl InTransaction {
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.0
     }
 }

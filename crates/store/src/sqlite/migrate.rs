@@ -1,27 +1,45 @@
 //! The schema and its versions. Migrations are part of the binary.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use sqlx::{
     Connection, Row, SqliteConnection, SqlitePool,
     migrate::{MigrateError, Migrator},
+    sqlite::SqliteSynchronous,
 };
 
-use super::{MigrationStatus, Result, options};
+use super::{MigrationStatus, Result, options, pool};
 
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// How long somebody else's migration is waited for: a table that is rebuilt takes its time.
+const SOMEBODY_ELSES: Duration = Duration::from_secs(600);
 
 /// Another process may be doing the same at this moment. Each migration is one transaction, so whoever
 /// comes second fails on what is already there, and finds it done when looking again; the two may meet
 /// once at each.
-pub(super) async fn run(writer: &SqlitePool) -> Result<()> {
+///
+/// On a connection of its own that does not enforce foreign keys: a table that is rebuilt is dropped while
+/// others refer to it, and SQLite would delete their rows or refuse. Enforcement cannot be changed inside a
+/// transaction, and outside of one a crash would leave half a schema. A migration that rebuilds checks
+/// itself, before it commits, that every reference still has its row.
+pub(super) async fn run(path: &Path) -> Result<()> {
+    let options =
+        options(path).foreign_keys(false).synchronous(SqliteSynchronous::Full).busy_timeout(SOMEBODY_ELSES);
+    let connection = pool(1).connect_with(options).await?;
+    let done = until_done(&connection).await;
+    connection.close().await;
+    done
+}
+
+async fn until_done(connection: &SqlitePool) -> Result<()> {
     for _ in MIGRATIONS.iter() {
-        match MIGRATIONS.run(writer).await {
+        match MIGRATIONS.run(connection).await {
             Err(MigrateError::ExecuteMigration(..)) => {}
             other => return Ok(other?),
         }
     }
-    Ok(MIGRATIONS.run(writer).await?)
+    Ok(MIGRATIONS.run(connection).await?)
 }
 
 pub(super) async fn status(path: &Path) -> Result<MigrationStatus> {

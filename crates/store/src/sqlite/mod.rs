@@ -8,26 +8,10 @@
 //! Other processes (the command line) may open the same file: `BEGIN IMMEDIATE` and the busy timeout
 //! put them in line. What they write is noticed within seconds ([`foreign`]).
 
-mod access;
-mod ask;
-mod attempts;
-mod controller;
 mod foreign;
-mod gc;
-mod history;
-mod holds;
-mod leader;
 mod migrate;
-mod port;
-mod recover;
-mod replicas;
 mod row;
-mod sessions;
-mod settings;
-mod tokens;
-mod ttl;
-mod users;
-mod workspaces;
+pub(crate) mod spelling;
 mod write;
 
 #[cfg(test)]
@@ -42,28 +26,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_domain::Timestamp;
+use async_trait::async_trait;
 use sqlx::{
-    ConnectOptions, Connection, Sqlite, SqlitePool,
-    pool::PoolConnection,
+    ConnectOptions, Connection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{CHANGES_BACKLOG, Change, MigrationStatus, Result, StoreError};
+use super::{CHANGES_BACKLOG, Change, Changes, MigrationStatus, Result, Store, StoreError, sql::slugs};
 
 /// How long another process may hold the write lock before we say that the database is busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
-
-/// SQLite's clock in microseconds (it ticks in milliseconds).
-macro_rules! now {
-    () => {
-        "CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000"
-    };
-}
-use now;
 
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -92,12 +67,14 @@ impl SqliteStore {
     async fn connect(path: &Path) -> Result<Self> {
         let writing = options(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
         let writer = connect_writer(writing).await?;
-        migrate::run(&writer).await?;
+        migrate::run(path).await?;
         let readers = pool(READERS).connect_with(options(path).pragma("query_only", "ON")).await?;
         let (changes, _) = broadcast::channel(CHANGES_BACKLOG);
         let turn = Arc::default();
         let _foreign = foreign::watch(writer.clone(), Arc::clone(&turn), changes.clone()).await?;
-        Ok(Self { path: path.to_owned(), writer, turn, readers, changes, _foreign })
+        let store = Self { path: path.to_owned(), writer, turn, readers, changes, _foreign };
+        slugs::fill(&store).await?;
+        Ok(store)
     }
 
     pub fn path(&self) -> &Path {
@@ -119,15 +96,20 @@ impl SqliteStore {
         self.readers.close().await;
         self.writer.close().await;
     }
+}
 
-    /// For one statement that only reads.
-    async fn connection(&self) -> Result<PoolConnection<Sqlite>> {
-        Ok(self.readers.acquire().await?)
+#[async_trait]
+impl Store for SqliteStore {
+    fn kind(&self) -> &'static str {
+        "sqlite"
     }
 
-    async fn clock(&self) -> Result<Timestamp> {
-        let now: i64 = sqlx::query_scalar(concat!("SELECT ", now!())).fetch_one(&self.readers).await?;
-        row::time(now)
+    fn changes(&self) -> Changes {
+        self.changes.subscribe()
+    }
+
+    async fn close(&self) {
+        Self::close(self).await;
     }
 }
 

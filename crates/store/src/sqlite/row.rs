@@ -1,13 +1,19 @@
-//! How SQLite's columns are read: ids are canonical text, contexts are JSON text.
+//! How SQLite keeps values: ids are canonical text, contexts are JSON text.
 
 use serde::de::DeserializeOwned;
-use sqlx::{Decode, Row, Sqlite, Type, sqlite::SqliteRow};
+use sqlx::{
+    Arguments, Decode, Row, Sqlite, Type,
+    sqlite::{SqliteArguments, SqliteRow},
+};
 use uuid::Uuid;
 
-use super::Result;
-pub(super) use crate::row::*;
+use crate::{
+    Result, StoreError,
+    row::{SqlRow, unreadable},
+    sql::Value,
+};
 
-pub(super) fn get<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T>
+fn get<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T>
 where
     T: Decode<'r, Sqlite> + Type<Sqlite>,
 {
@@ -51,4 +57,23 @@ impl SqlRow for SqliteRow {
             .map(|text| serde_json::from_str(text).map_err(|error| unreadable(column, error)))
             .transpose()
     }
+}
+
+pub(super) fn arguments(values: Vec<Value>) -> Result<SqliteArguments> {
+    let mut arguments = SqliteArguments::default();
+    for value in values {
+        match value {
+            Value::Text(text) => arguments.add(text),
+            Value::Int(number) => arguments.add(number),
+            Value::Flag(flag) => arguments.add(flag),
+            Value::Id(id) => arguments.add(id.map(|id| id.to_string())),
+            Value::Ids(ids) => {
+                arguments.add(serde_json::Value::from_iter(ids.iter().map(Uuid::to_string)).to_string())
+            }
+            Value::Bytes(bytes) => arguments.add(bytes),
+            Value::Json(value) => arguments.add(value.map(|value| value.to_string())),
+        }
+        .map_err(|error| StoreError::Failed(error.to_string()))?;
+    }
+    Ok(arguments)
 }

@@ -1,75 +1,131 @@
-//! A write transaction: its turn, its time, and what to announce once it is committed.
+//! Transactions: a write has its turn, its time, and what to announce once it is committed.
 
-use codehub_domain::{Epoch, UserId, WorkspaceId};
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use codehub_domain::{Epoch, Timestamp};
+use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection, SqliteExecutor, Transaction, sqlite::SqliteRow};
 use tokio::sync::{OwnedMutexGuard, broadcast};
 
-use super::{Change, Result, SqliteStore, StoreError, now};
+use super::{Change, Result, SqliteStore, StoreError, row::arguments, spelling::spelled};
+use crate::{
+    row,
+    sql::{Lock, SqlStore, SqlWrite, Statements, Value, args},
+};
 
-/// One write transaction. Dropped without [`Write::commit`], nothing has happened.
-pub(super) struct Write {
+/// One write transaction. Dropped without a commit, nothing has happened.
+pub struct Write {
     // Rolled back (on drop) before the turn passes on.
     transaction: Transaction<'static, Sqlite>,
     turn: OwnedMutexGuard<()>,
     /// The moment of everything in this transaction, by the database's clock.
-    pub(super) now: i64,
+    now: Timestamp,
     changes: Vec<Change>,
     sender: broadcast::Sender<Change>,
 }
 
-impl SqliteStore {
+/// A consistent view for more than one statement.
+pub struct Read(Transaction<'static, Sqlite>);
+
+async fn all(on: impl SqliteExecutor<'_>, sql: &str, args: Vec<Value>) -> Result<Vec<SqliteRow>> {
+    Ok(sqlx::query_with(AssertSqlSafe(spelled(sql)), arguments(args)?).fetch_all(on).await?)
+}
+
+#[async_trait]
+impl SqlStore for SqliteStore {
+    type Row = SqliteRow;
+    type Write = Write;
+    type Read = Read;
+
+    const METHOD_TIMEOUT: Option<std::time::Duration> = None;
+
     /// Waits for its turn and takes the write lock.
-    pub(super) async fn write(&self) -> Result<Write> {
+    async fn write(&self) -> Result<Write> {
         let turn = self.turn.clone().lock_owned().await;
         let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let now = sqlx::query_scalar(concat!("SELECT ", now!())).fetch_one(&mut *transaction).await?;
+        let clock = all(&mut *transaction, "SELECT codehub_now() AS now", args![]).await?;
+        let silent = || StoreError::Failed("the clock does not answer".into());
+        let now = row::at(clock.first().ok_or_else(silent)?, "now")?;
         Ok(Write { transaction, turn, now, changes: Vec::new(), sender: self.changes.clone() })
     }
 
-    /// A consistent view for more than one statement.
-    pub(super) async fn read(&self) -> Result<Transaction<'static, Sqlite>> {
-        Ok(self.readers.begin().await?)
+    async fn read(&self) -> Result<Read> {
+        Ok(Read(self.readers.begin().await?))
+    }
+
+    async fn select(&self, sql: &'static str, args: Vec<Value>) -> Result<Vec<SqliteRow>> {
+        all(&self.readers, sql, args).await
+    }
+
+    /// Who may ask for it is decided elsewhere: by a file lock.
+    async fn take_epoch(&self, holder: &str) -> Result<Epoch> {
+        use crate::row::SqlRow;
+        let mut write = self.write().await?;
+        let taking = "UPDATE leader SET epoch = epoch + 1, holder = $1, taken_at = $2 RETURNING epoch";
+        let now = write.now;
+        let epoch = Epoch(write.one(taking, args![holder, now]).await?.int("epoch")?);
+        write.commit().await?;
+        Ok(epoch)
     }
 }
 
-impl Write {
-    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
-        &mut self.transaction
+#[async_trait]
+impl Statements for Read {
+    type Row = SqliteRow;
+
+    async fn all(&mut self, sql: Cow<'static, str>, args: Vec<Value>) -> Result<Vec<SqliteRow>> {
+        all(&mut *self.0, &sql, args).await
     }
 
-    /// Whether `epoch` still leads. Nobody can take the lease before this transaction ends.
-    pub(super) async fn leads(&mut self, epoch: Epoch) -> Result<bool> {
-        let current: i64 =
-            sqlx::query_scalar("SELECT epoch FROM leader").fetch_one(self.connection()).await?;
-        Ok(current == epoch.0)
+    async fn run(&mut self, sql: &'static str, args: Vec<Value>) -> Result<u64> {
+        run(&mut self.0, sql, args).await
+    }
+}
+
+#[async_trait]
+impl Statements for Write {
+    type Row = SqliteRow;
+
+    async fn all(&mut self, sql: Cow<'static, str>, args: Vec<Value>) -> Result<Vec<SqliteRow>> {
+        all(&mut *self.transaction, &sql, args).await
     }
 
-    pub(super) fn updated(&mut self, workspace: WorkspaceId, owner: UserId) {
-        self.announce(Change::Updated { workspace, owner });
+    async fn run(&mut self, sql: &'static str, args: Vec<Value>) -> Result<u64> {
+        run(&mut self.transaction, sql, args).await
+    }
+}
+
+async fn run(on: &mut SqliteConnection, sql: &str, args: Vec<Value>) -> Result<u64> {
+    let done = sqlx::query_with(AssertSqlSafe(spelled(sql)), arguments(args)?).execute(on).await?;
+    Ok(done.rows_affected())
+}
+
+#[async_trait]
+impl SqlWrite for Write {
+    async fn now(&mut self) -> Result<Timestamp> {
+        Ok(self.now)
     }
 
-    pub(super) fn deleted(&mut self, workspace: WorkspaceId, owner: UserId) {
-        self.announce(Change::Deleted { workspace, owner });
-    }
-
-    pub(super) fn wake(&mut self) {
-        self.announce(Change::Wake);
-    }
-
-    pub(super) fn access(&mut self, user: UserId) {
-        self.announce(Change::Access { user });
+    /// There is one writer.
+    async fn lock(&mut self, _lock: Lock) -> Result<()> {
+        Ok(())
     }
 
     /// Once: it is one transaction.
-    fn announce(&mut self, change: Change) {
+    fn changed(&mut self, change: Change) {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }
     }
 
+    async fn tell(&mut self, change: Change) -> Result<()> {
+        self.changed(change);
+        Ok(())
+    }
+
     /// Commits, then announces, then passes the turn on: announcements are in the order of commits. It
     /// runs as a task of its own, because a caller that goes away must not leave a commit unannounced.
-    pub(super) async fn commit(self) -> Result<()> {
+    async fn commit(self) -> Result<()> {
         let Self { transaction, turn, changes, sender, now: _ } = self;
         let commit = tokio::spawn(async move {
             transaction.commit().await?;
@@ -83,5 +139,12 @@ impl Write {
         commit
             .await
             .map_err(|stopped| StoreError::Unreachable(format!("the commit was cut off: {stopped}")))?
+    }
+}
+
+#[cfg(test)]
+impl Write {
+    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.transaction
     }
 }

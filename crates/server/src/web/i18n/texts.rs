@@ -89,6 +89,9 @@ texts! {
     new_workspace: "New workspace", "새 워크스페이스";
     search: "Search", "검색";
     search_by_name: "Search by name", "이름으로 검색";
+    filter_by_label: "Label, or label:value", "라벨 또는 라벨:값";
+    labels: "Labels", "라벨";
+    slug: "Short name", "짧은 이름";
     filter_by_phase: "Show only", "상태로 거르기";
     all_phases: "All states", "모든 상태";
     whose: "Whose workspaces", "워크스페이스 범위";

@@ -191,11 +191,15 @@ pub fn progress(lang: Lang, progress: codehub_domain::Progress) -> String {
     text
 }
 
-pub fn total(lang: Lang, count: u64) -> String {
-    match lang {
-        Lang::En if count == 1 => "1 workspace".into(),
-        Lang::En => format!("{count} workspaces"),
-        Lang::Ko => format!("워크스페이스 {count}개"),
+/// `None`: too many to count for every page.
+pub fn total(lang: Lang, count: Option<u64>) -> String {
+    let counted = codehub_store::Page::<()>::COUNTED;
+    match (lang, count) {
+        (Lang::En, Some(1)) => "1 workspace".into(),
+        (Lang::En, Some(count)) => format!("{count} workspaces"),
+        (Lang::Ko, Some(count)) => format!("워크스페이스 {count}개"),
+        (Lang::En, None) => format!("more than {counted} workspaces"),
+        (Lang::Ko, None) => format!("워크스페이스 {counted}개 이상"),
     }
 }
 

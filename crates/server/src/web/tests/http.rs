@@ -9,7 +9,7 @@ use ::http::{
 use codehub_domain::{
     Desired, ErrorReason, Failure, Operation, Phase, event::Actor, limits::Limits, user::Role,
 };
-use codehub_store::ReplicaNote;
+use codehub_store::{Edit, ReplicaNote};
 
 use super::{OURS, TestApp};
 use crate::{app, auth::first_run, web::assets};
@@ -406,4 +406,27 @@ async fn keep_awake_is_offered_only_where_it_makes_sense() {
         let body = app.get(&page, &ann).await.body;
         assert_eq!(body.contains("data-testid=\"snooze\""), offered, "{phase}");
     }
+}
+
+#[tokio::test]
+async fn the_list_is_filtered_by_label() {
+    let app = TestApp::new().await;
+    let (me, cookie) = app.person("ann", Role::User).await;
+    let api = app.workspace(me, "box one").await.id;
+    app.workspace(me, "box two").await;
+    let labels = std::collections::BTreeMap::from([("team".to_owned(), "<api>".to_owned())]);
+    let edit = Edit { labels: Some(labels.try_into().unwrap()), ..Edit::default() };
+    app.app.store().workspace_edit(api, edit).await.unwrap();
+    for (path, one, two) in [
+        ("/", true, true),
+        ("/?label=team", true, false),
+        ("/?label=team:%3Capi%3E", true, false),
+        ("/?label=team:web", false, false),
+        ("/?label=Not+a+label", true, true),
+    ] {
+        let page = app.get(path, &cookie).await.body;
+        assert_eq!((page.contains("box one"), page.contains("box two")), (one, two), "{path}");
+    }
+    let page = app.get(&format!("/workspaces/{api}"), &cookie).await.body;
+    assert!(page.contains("team: &lt;api&gt;") && page.contains("box-one"), "{page}");
 }

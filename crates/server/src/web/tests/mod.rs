@@ -83,6 +83,7 @@ impl TestApp {
             instances: Arc::new(fake),
             volumes: volumes.clone(),
             archives: Arc::new(VolumeArchives::new("files", objects, volumes)),
+            name: None,
         };
         let app = Arc::new(App::new(config, backends));
         let router = super::router().fallback(super::not_found).with_state(Arc::clone(&app));
@@ -112,6 +113,7 @@ impl TestApp {
             archive_ttl_seconds: None,
             from_archive: None,
             activity_mode: None,
+            labels: codehub_domain::labels::Labels::default(),
         };
         match self.app.store().workspace_create(new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,

@@ -2,23 +2,14 @@
 
 use codehub_domain::{HoldId, Workspace, WorkspaceId, activity::Hold};
 
-use super::{
-    Step,
-    workspaces::{later, touch},
-};
+use super::{Step, workspaces::touch};
 use crate::{Change, NewHold};
 
 impl Step<'_> {
     pub(super) fn hold(&mut self, id: WorkspaceId, new: NewHold) -> Option<(Workspace, Hold)> {
         self.state.workspaces.get(&id).filter(|found| found.deleted_at.is_none())?;
         let now = self.now;
-        let hold = Hold {
-            id: new.id,
-            by: new.by,
-            reason: new.reason,
-            created_at: now,
-            until: later(now, new.seconds),
-        };
+        let hold = new.begun(now);
         let holds = self.state.holds.entry(id).or_default();
         holds.retain(|known| known.until > now);
         holds.push(hold.clone());

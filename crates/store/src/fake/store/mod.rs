@@ -148,7 +148,7 @@ struct State {
 struct UserRow {
     user: User,
     name_key: String,
-    password_hash: String,
+    password_hash: Option<String>,
     deleted: bool,
 }
 

@@ -40,9 +40,13 @@ impl Step<'_> {
         if self.state.users.contains_key(&id) {
             return Err(StoreError::Failed(format!("there is already a user {id}")));
         }
-        let user = User { id, username: username.into(), role, disabled: false, created_at: self.now };
-        let row =
-            UserRow { user: user.clone(), name_key, password_hash: password_hash.into(), deleted: false };
+        let user = User::new(id, username, role, self.now);
+        let row = UserRow {
+            user: user.clone(),
+            name_key,
+            password_hash: Some(password_hash.into()),
+            deleted: false,
+        };
         self.state.users.insert(id, row);
         Ok(UserChange::Done(user))
     }
@@ -82,8 +86,7 @@ impl Step<'_> {
     }
 
     fn is_last_admin(&self, id: UserId) -> bool {
-        let administers = |row: &&UserRow| row.user.is_admin() && !row.user.disabled;
-        let mut admins = self.living_users().filter(administers).map(|row| row.user.id);
+        let mut admins = self.living_users().filter(|row| row.user.administers()).map(|row| row.user.id);
         admins.next() == Some(id) && admins.next().is_none()
     }
 
@@ -91,25 +94,18 @@ impl Step<'_> {
         let Some(before) = self.user(id).cloned() else {
             return UserChange::NotFound;
         };
-        let after = User {
-            role: edit.role.unwrap_or(before.role),
-            disabled: edit.disabled.unwrap_or(before.disabled),
-            ..before.clone()
-        };
-        if self.is_last_admin(id) && (!after.is_admin() || after.disabled) {
+        let (after, ends_sessions) = edit.applied_to(&before);
+        if self.is_last_admin(id) && !after.administers() {
             return UserChange::LastAdmin;
         }
-        let changed = edit.password_hash.is_some() || before != after;
         if edit.password_hash.is_some() && !edit.keep_tokens {
             self.state.tokens.retain(|_, row| row.token.user != id);
         }
         if let Some(row) = self.state.users.get_mut(&id) {
             row.user = after.clone();
-            if let Some(hash) = edit.password_hash {
-                row.password_hash = hash;
-            }
+            row.password_hash = edit.password_hash.or(row.password_hash.take());
         }
-        if changed {
+        if ends_sessions {
             self.state.sessions.retain(|_, row| row.session.user != id);
             self.tell(Change::Access { user: id });
         }
@@ -130,7 +126,7 @@ impl Step<'_> {
         }
         if let Some(row) = self.state.users.get_mut(&id) {
             row.deleted = true;
-            row.password_hash.clear();
+            row.password_hash = None;
         }
         self.state.sessions.retain(|_, row| row.session.user != id);
         self.state.tokens.retain(|_, row| row.token.user != id);

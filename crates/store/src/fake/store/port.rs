@@ -19,25 +19,21 @@ use codehub_domain::{
 
 use super::FakeStore;
 use crate::{
-    Ask, Asked, Attempts, CLAIM_KEPT_MICROS, Changes, Created, Due, Edit, Expired, GcClaim, ListFilter,
-    NewHold, NewWorkspace, Page, REPLICA_FORGOTTEN_AFTER, Reading, Recovered, ReplicaNote, ReplicaSeen,
-    Result, Saved, Store, UserChange, UserEdit, UserWithHash,
+    Ask, Asked, Attempts, BackendPart, CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit,
+    Expired, Garbage, GcClaim, Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page,
+    People, REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, ReplicaNote, ReplicaSeen, Result,
+    Saved, Settings, Store, UserChange, UserEdit, UserWithHash, Workspaces,
 };
 
 #[async_trait]
-impl Store for FakeStore {
-    fn kind(&self) -> &'static str {
-        "fake"
-    }
-
+impl Clock for FakeStore {
     async fn now(&self) -> Result<Timestamp> {
         self.run("now", |step| Ok(step.now))
     }
+}
 
-    fn changes(&self) -> Changes {
-        self.changes.subscribe()
-    }
-
+#[async_trait]
+impl Leadership for FakeStore {
     async fn epoch_take(&self, holder: &str) -> Result<Epoch> {
         let _ = holder;
         self.run("epoch_take", |step| {
@@ -48,6 +44,10 @@ impl Store for FakeStore {
 
     async fn epoch_is_current(&self, epoch: Epoch) -> Result<bool> {
         self.run("epoch_is_current", |step| Ok(step.leads(epoch)))
+    }
+
+    async fn leader_seen(&self) -> Result<Option<LeaderSeen>> {
+        self.run("leader_seen", |_| Ok(None))
     }
 
     async fn replica_note(&self, note: &ReplicaNote) -> Result<()> {
@@ -90,7 +90,10 @@ impl Store for FakeStore {
             Ok((step.now, seen))
         })
     }
+}
 
+#[async_trait]
+impl Workspaces for FakeStore {
     async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
         self.run("workspace_create", |step| step.create(new, limits, actor))
     }
@@ -129,18 +132,6 @@ impl Store for FakeStore {
         self.run("workspace_recover", |step| Ok(step.recover(id, wish, desired, limits, actor)))
     }
 
-    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
-        self.run("workspace_hold", |step| Ok(step.hold(id, new)))
-    }
-
-    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
-        self.run("workspace_release", |step| Ok(step.release(id, hold)))
-    }
-
-    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
-        self.run("workspace_holds", |step| Ok(step.holds(id)))
-    }
-
     async fn workspace_history(
         &self,
         id: WorkspaceId,
@@ -157,7 +148,25 @@ impl Store for FakeStore {
     async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>> {
         self.run("workspace_counts", |step| Ok(step.counts()))
     }
+}
 
+#[async_trait]
+impl Holds for FakeStore {
+    async fn workspace_hold(&self, id: WorkspaceId, new: NewHold) -> Result<Option<(Workspace, Hold)>> {
+        self.run("workspace_hold", |step| Ok(step.hold(id, new)))
+    }
+
+    async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>> {
+        self.run("workspace_release", |step| Ok(step.release(id, hold)))
+    }
+
+    async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>> {
+        self.run("workspace_holds", |step| Ok(step.holds(id)))
+    }
+}
+
+#[async_trait]
+impl Reconciling for FakeStore {
     async fn workspaces_due(&self, due: Due) -> Result<Reading> {
         self.run("workspaces_due", |step| Ok(step.due(due)))
     }
@@ -187,7 +196,10 @@ impl Store for FakeStore {
     async fn ttl_next(&self, policy: &TtlPolicy) -> Result<Option<Timestamp>> {
         self.run("ttl_next", |step| Ok(step.ttl_next(policy)))
     }
+}
 
+#[async_trait]
+impl Garbage for FakeStore {
     async fn gc_rows(&self) -> Result<Vec<GcRow>> {
         self.run("gc_rows", |step| Ok(step.gc_rows()))
     }
@@ -217,7 +229,10 @@ impl Store for FakeStore {
     async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim> {
         self.run("gc_claim", |step| Ok(step.claim(epoch, item)))
     }
+}
 
+#[async_trait]
+impl People for FakeStore {
     async fn user_create(
         &self,
         id: UserId,
@@ -264,7 +279,10 @@ impl Store for FakeStore {
     async fn user_count(&self) -> Result<u64> {
         self.run("user_count", |step| Ok(step.user_count() as u64))
     }
+}
 
+#[async_trait]
+impl Credentials for FakeStore {
     async fn session_create(
         &self,
         id: SessionId,
@@ -331,7 +349,10 @@ impl Store for FakeStore {
             Ok(())
         })
     }
+}
 
+#[async_trait]
+impl Settings for FakeStore {
     async fn setting_get(&self, name: &str) -> Result<Option<String>> {
         self.run("setting_get", |step| Ok(step.state.settings.get(name).cloned()))
     }
@@ -354,5 +375,40 @@ impl Store for FakeStore {
             step.state.settings.remove(name);
             Ok(())
         })
+    }
+
+    async fn backend_named(&self, part: BackendPart, kind: &str, name: &str) -> Result<u64> {
+        self.run("backend_named", |step| {
+            let now = format!("{kind} {name}");
+            let noted = step.state.settings.insert(part.setting().into(), now.clone());
+            let before = match BackendPart::called_before(kind, noted.as_deref()) {
+                Some(before) if before != name => before,
+                _ => return Ok(0),
+            };
+            let mut renamed = 0;
+            for found in step.state.workspaces.values_mut() {
+                let backend = match part {
+                    BackendPart::Instances => &mut found.status.instance_backend,
+                    BackendPart::Storage => &mut found.status.storage_backend,
+                };
+                if backend == before {
+                    *backend = name.into();
+                    found.revision += 1;
+                    renamed += 1;
+                }
+            }
+            Ok(renamed)
+        })
+    }
+}
+
+#[async_trait]
+impl Store for FakeStore {
+    fn kind(&self) -> &'static str {
+        "fake"
+    }
+
+    fn changes(&self) -> Changes {
+        self.changes.subscribe()
     }
 }

@@ -6,7 +6,7 @@ use futures::FutureExt;
 
 use super::{FakeClock, FakeStore, Moment};
 use crate::{
-    Store, StoreError,
+    Settings as _, StoreError,
     contract::{Harness, contract_suite},
 };
 

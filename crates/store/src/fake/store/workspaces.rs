@@ -7,16 +7,17 @@ use codehub_domain::{
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
     gc::{self, GcRow, Item},
+    intent::{self, shown_change},
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
     recovery::{self, Recovery, RecoveryRefusal},
+    slug,
     ttl::{self, TtlPolicy},
 };
 
 use super::Step;
 use crate::{
     Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, StoreError, asked_with_recovery, belongs_to, is_active, recovery_reason,
-    shown_change, ttl_reason, values,
+    Recovered, Result, Saved, StoreError, belongs_to, is_active,
 };
 
 impl Step<'_> {
@@ -26,7 +27,7 @@ impl Step<'_> {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
         }
         let from_archive = new.from_archive;
-        let workspace = values::created(new, self.now);
+        let mut workspace = intent::created(new, String::new(), self.now);
         if takes_a_place(workspace.status.phase, workspace.desired)
             && let Some(hit) = self.limit_hit(&workspace, limits)
         {
@@ -35,11 +36,18 @@ impl Step<'_> {
         if from_archive.is_some_and(|key| self.state.claims.contains_key(&Item::Archive(key))) {
             return Ok(Created::ArchiveGone);
         }
-        self.append(workspace.id, &[values::created_entry(from_archive, actor)]);
+        let siblings = self.living().filter(|other| other.owner == workspace.owner);
+        let taken = siblings.map(|other| other.slug.clone()).collect();
+        workspace.slug = slug::free(&slug::suggested_by(&workspace.name), &taken);
+        self.append(workspace.id, &[intent::created_entry(from_archive, actor)]);
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(workspace.id, workspace.clone());
         Ok(Created::Created(Box::new(workspace)))
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Workspace> {
+        self.state.workspaces.values().filter(|found| found.deleted_at.is_none())
     }
 
     fn limit_hit(&self, asking: &Workspace, limits: Limits) -> Option<LimitHit> {
@@ -76,14 +84,17 @@ impl Step<'_> {
             .filter(|found| filter.owner.is_none_or(|owner| found.owner == owner))
             .filter(|found| filter.phase.is_none_or(|phase| found.status.phase == phase))
             .filter(|found| query.as_ref().is_none_or(|text| found.name.to_lowercase().contains(text)))
+            .filter(|found| filter.label.as_ref().is_none_or(|label| label.matches(&found.labels)))
             .collect();
         let rest = matches.iter().filter(|found| filter.before.is_none_or(|before| found.id < before));
-        page(rest.map(|found| (*found).clone()), matches.len(), filter.limit)
+        let mut page = page(rest.map(|found| (*found).clone()), matches.len(), filter.limit);
+        page.total = page.total.filter(|total| *total <= Page::<Workspace>::COUNTED.into());
+        page
     }
 
     pub(super) fn edit(&mut self, id: WorkspaceId, edit: Edit) -> Option<Workspace> {
         let found = self.state.workspaces.get_mut(&id).filter(|found| found.deleted_at.is_none())?;
-        let Some(after) = values::edited(found, edit, self.now) else { return Some(found.clone()) };
+        let Some(after) = intent::edited(found, edit, self.now) else { return Some(found.clone()) };
         *found = after.clone();
         self.tell(Change::Updated { workspace: id, owner: after.owner });
         Some(after)
@@ -104,7 +115,7 @@ impl Step<'_> {
         {
             return Asked::LimitReached(hit);
         }
-        let after = values::granted(&before, edit, wanted, self.now);
+        let after = intent::granted(&before, edit, wanted, self.now);
         self.state.workspaces.insert(id, after.clone());
         if after.revision != before.revision {
             self.tell(match after.deleted_at {
@@ -115,7 +126,7 @@ impl Step<'_> {
         if answer == Answer::Already {
             return Asked::Already(Box::new(after));
         }
-        self.append(id, &[values::granted_entry(&after, actor, reason)]);
+        self.append(id, &[intent::granted_entry(&after, actor, reason)]);
         self.tell(Change::Wake);
         Asked::Changed(Box::new(after))
     }
@@ -136,10 +147,14 @@ impl Step<'_> {
         if wanted.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
             return Recovered::NotFound;
         }
-        match recovery::recover(&workspace.status, wanted) {
-            Ok(status) => workspace.status = status,
+        let entry = match recovery::recover(&workspace.status, wanted) {
+            Ok(next) => {
+                let entry = intent::recovered_entry(&workspace.status, &next, wanted, actor);
+                workspace.status = next;
+                entry
+            }
             Err(refusal) => return Recovered::Refused(refusal),
-        }
+        };
         if recovery::relies_on(id, &workspace.status)
             .is_some_and(|home| self.state.claims.contains_key(&home))
         {
@@ -153,12 +168,12 @@ impl Step<'_> {
             return Recovered::LimitReached(hit);
         }
         touch(&mut workspace, self.now);
-        self.append(id, &[values::granted_entry(&workspace, actor, &recovery_reason(wanted))]);
+        self.append(id, &[entry]);
         self.tell(Change::Updated { workspace: id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(id, workspace.clone());
         if let Some(desired) = desired {
-            self.ask(id, asked_with_recovery(desired, limits, actor));
+            self.ask(id, Ask::with_recovery(desired, limits, actor));
         }
         Recovered::Recovered(Box::new(self.state.workspaces.get(&id).cloned().unwrap_or(workspace)))
     }
@@ -276,9 +291,8 @@ impl Step<'_> {
                 }
             };
             want(found, *to, now);
-            let (owner, line) =
-                (found.owner, values::granted_entry(found, Actor::Ttl, &ttl_reason(*to, seconds)));
-            self.append(*id, &[line]);
+            let (owner, entry) = (found.owner, intent::expired_entry(found.status.phase, *to, seconds));
+            self.append(*id, &[entry]);
             self.tell(Change::Updated { workspace: *id, owner });
         }
         if !expired.is_empty() {
@@ -332,7 +346,7 @@ fn want(workspace: &mut Workspace, desired: Desired, now: Timestamp) {
 pub(super) fn page<T>(mut rest: impl Iterator<Item = T>, total: usize, limit: u32) -> Page<T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let items = rest.by_ref().take(limit).collect();
-    Page { items, more: rest.next().is_some(), total: total as u64 }
+    Page { items, more: rest.next().is_some(), total: Some(total as u64) }
 }
 
 /// Whole seconds later, never past the end of time.

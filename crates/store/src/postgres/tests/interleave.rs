@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{Database, PostgresStore, server::with_workspace};
-use crate::{Asked, Store};
+use crate::{Asked, Clock as _, Leadership as _, Reconciling as _, Store, Workspaces as _};
 
 const INTERLEAVINGS: usize = 10_000;
 const AT_ONCE: usize = 8;

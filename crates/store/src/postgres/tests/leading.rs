@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use codehub_domain::{Desired, Phase};
 
 use super::{Database, server::with_workspace};
-use crate::{Renewed, Saved, Store};
+use crate::{
+    Leadership as _, Reconciling as _, Renewed, Saved,
+    sql::{SqlStore as _, SqlWrite as _},
+};
 use codehub_testing::poll_every;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ mod leading;
 mod plans;
 mod server;
 mod sharing;
+mod upgrade;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use super::PostgresStore;
 use crate::{
     Change,
     contract::{Harness, contract_suite},
+    sql::{SqlStore as _, SqlWrite as _},
 };
 
 /// Every column that holds a time.

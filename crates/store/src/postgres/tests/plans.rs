@@ -7,8 +7,11 @@ use codehub_domain::{UserId, ttl::TtlPolicy};
 use sqlx::Row;
 use uuid::Uuid;
 
-use super::{super::controller, super::ttl, super::workspaces, Database, PostgresStore};
-use crate::{Due, Store};
+use super::{Database, PostgresStore};
+use crate::{
+    Due, Leadership as _, People as _, Reconciling as _,
+    sql::{SqlStore as _, reconciling, ttl, workspaces},
+};
 
 const ROWS: i64 = 10_000;
 
@@ -63,9 +66,9 @@ async fn the_frequent_questions_use_indexes() {
     let (_, long_ago) = (now, "1700000000000000::BIGINT");
     let ttls = ["600::BIGINT", "1800::BIGINT", "90000000::BIGINT"];
     for (sql, values, indexes) in [
-        (controller::ACTIVE, &[][..], vec!["workspaces_active"]),
-        (controller::RUNNING, &[], vec!["workspaces_places"]),
-        (controller::OLDEST, &["32"], vec!["workspaces_quiet"]),
+        (reconciling::ACTIVE, &[][..], vec!["workspaces_active"]),
+        (reconciling::RUNNING, &[], vec!["workspaces_places"]),
+        (reconciling::OLDEST, &["32"], vec!["workspaces_quiet"]),
         (
             ttl::STANDBY,
             &[long_ago, "600::BIGINT", "0::BIGINT"],

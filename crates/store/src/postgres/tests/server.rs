@@ -5,7 +5,8 @@ use sqlx::postgres::PgListener;
 
 use super::{Database, PostgresStore};
 use crate::{
-    Asked, Change, Created, Edit, Store, StoreError, UserChange,
+    Asked, Change, Clock as _, Created, Edit, Leadership as _, People as _, Reconciling as _, Store,
+    StoreError, UserChange, Workspaces as _,
     contract::{new_workspace, user_id},
 };
 

@@ -6,8 +6,10 @@ use codehub_domain::{Desired, event::Actor, limits::Limits};
 
 use super::SqliteStore;
 use crate::{
-    Change, Created, Edit, Store, StoreError, UserChange,
+    Change, Created, Credentials as _, Edit, Leadership as _, People as _, Settings as _, Store, StoreError,
+    UserChange, Workspaces as _,
     contract::{new_workspace, user_id},
+    sql::SqlStore as _,
 };
 use codehub_testing::let_time_pass;
 

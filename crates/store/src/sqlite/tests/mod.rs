@@ -3,13 +3,17 @@
 mod file;
 mod plans;
 mod rules;
+mod upgrade;
 
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 
 use super::SqliteStore;
-use crate::contract::{Harness, contract_suite};
+use crate::{
+    contract::{Harness, contract_suite},
+    sql::{SqlStore as _, SqlWrite as _},
+};
 
 /// Every column that holds a time.
 const TIMES: &[&str] = &[

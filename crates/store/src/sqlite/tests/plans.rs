@@ -3,20 +3,27 @@
 
 use std::time::Instant;
 
-use codehub_domain::ttl::TtlPolicy;
+use codehub_domain::{Phase, ttl::TtlPolicy};
 use sqlx::Row;
 
-use super::{super::controller, super::ttl, SqliteStore};
-use crate::{Due, Store};
+use super::{super::spelling::spelled, SqliteStore};
+use crate::{
+    Due, Leadership as _, ListFilter, People as _, Reconciling as _, Workspaces as _,
+    sql::{SqlStore as _, SqlWrite as _, reconciling, ttl, workspaces},
+};
 
 const ROWS: i64 = 10_000;
 
-/// Mostly archived, some on standby, some deleted, a few running, a handful active.
 async fn crowded() -> (SqliteStore, tempfile::TempDir) {
+    crowded_with(ROWS).await
+}
+
+/// Mostly archived, some on standby, some deleted, a few running, a handful active.
+async fn crowded_with(rows: i64) -> (SqliteStore, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path().join("codehub.db")).await.unwrap();
     let mut write = store.write().await.unwrap();
-    let now = write.now;
+    let now = write.now().await.unwrap().as_microsecond();
     sqlx::query(
         "INSERT INTO users (id, username, username_key, password_hash, role, created_at, updated_at)
          VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 'u', 'u', '', 'user', ?1, ?1)",
@@ -42,7 +49,7 @@ async fn crowded() -> (SqliteStore, tempfile::TempDir) {
          FROM w",
     )
     .bind(now)
-    .bind(ROWS)
+    .bind(rows)
     .execute(write.connection())
     .await
     .unwrap();
@@ -51,7 +58,7 @@ async fn crowded() -> (SqliteStore, tempfile::TempDir) {
 }
 
 async fn plan(store: &SqliteStore, sql: &str) -> Vec<String> {
-    let rows = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", spelled(sql))))
         .fetch_all(&store.readers)
         .await
         .unwrap();
@@ -61,12 +68,10 @@ async fn plan(store: &SqliteStore, sql: &str) -> Vec<String> {
 #[tokio::test]
 async fn the_frequent_questions_use_indexes() {
     let (store, _directory) = crowded().await;
-    let of_user = "SELECT count(*) FROM workspaces WHERE takes_place = 1 AND owner_user_id = ?1 AND id <> ?2";
-    let in_all = "SELECT count(*) FROM workspaces WHERE takes_place = 1 AND id <> ?1";
     for (sql, indexes) in [
-        (controller::ACTIVE, vec!["workspaces_active"]),
-        (controller::RUNNING, vec!["workspaces_places"]),
-        (controller::OLDEST, vec!["workspaces_quiet"]),
+        (reconciling::ACTIVE, vec!["workspaces_active"]),
+        (reconciling::RUNNING, vec!["workspaces_places"]),
+        (reconciling::OLDEST, vec!["workspaces_quiet"]),
         (ttl::STANDBY, vec!["workspaces_ttl_standby", "workspaces_ttl_standby_own"]),
         (ttl::ARCHIVE, vec!["workspaces_ttl_archive", "workspaces_ttl_archive_own"]),
         (
@@ -78,8 +83,7 @@ async fn the_frequent_questions_use_indexes() {
                 "workspaces_ttl_archive_own",
             ],
         ),
-        (of_user, vec!["workspaces_places"]),
-        (in_all, vec!["workspaces_places"]),
+        (workspaces::COUNT_PLACES, vec!["workspaces_places"]),
     ] {
         let plan = plan(&store, sql).await;
         for step in plan.iter().filter(|step| step.contains("workspaces")) {
@@ -122,5 +126,46 @@ async fn the_frequent_questions_are_quick() {
              TTL {expire:?}, next TTL {next:?}"
         );
         assert_eq!((active, full), (5, 205));
+    }
+}
+
+/// What a page of 50 costs among few and among very many, and what counting them all for every page would
+/// cost on top. Prints; run it with `--ignored --nocapture`.
+#[tokio::test]
+#[ignore = "measures"]
+async fn a_page_among_many() {
+    for rows in [1_000, 100_000] {
+        let (store, _directory) = crowded_with(rows).await;
+        let all = ListFilter { limit: 50, ..ListFilter::default() };
+        let owner = store.user_by_name("u").await.unwrap().unwrap().user.id;
+        let first = store.workspace_list(&all).await.unwrap();
+        let mut counting = std::time::Duration::MAX;
+        for _ in 0..20 {
+            let started = Instant::now();
+            let count = "SELECT count(*) AS n FROM workspaces WHERE deleted_at IS NULL";
+            store.select(count, Vec::new()).await.unwrap();
+            counting = counting.min(started.elapsed());
+        }
+        println!("{rows} rows: counting them all takes {counting:?}");
+        let middle =
+            crate::contract::workspace_id_of(0x0189_0a5d_ac96_774b_bcce_0000_0000_0000 + rows as u128 / 2);
+        for (what, filter) in [
+            ("first page, everybody's", all.clone()),
+            ("a page in the middle", ListFilter { before: Some(middle), ..all.clone() }),
+            ("one owner's", ListFilter { owner: Some(owner), ..all.clone() }),
+            (
+                "one owner's running",
+                ListFilter { owner: Some(owner), phase: Some(Phase::Running), ..all.clone() },
+            ),
+        ] {
+            let mut best = std::time::Duration::MAX;
+            for _ in 0..20 {
+                let started = Instant::now();
+                let page = store.workspace_list(&filter).await.unwrap();
+                best = best.min(started.elapsed());
+                assert!(!page.items.is_empty());
+            }
+            println!("{rows} rows, {what}: {best:?} (total {:?})", first.total);
+        }
     }
 }

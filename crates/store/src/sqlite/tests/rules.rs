@@ -10,8 +10,11 @@ use codehub_domain::{
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use sqlx::Row;
 
-use super::{super::ttl, SqliteStore, file::with_workspace};
-use crate::Store;
+use super::{super::spelling::spelled, SqliteStore, file::with_workspace};
+use crate::{
+    Workspaces as _,
+    sql::{SqlStore as _, SqlWrite as _, ttl},
+};
 
 const BASE: i64 = 1_700_000_000_000_000;
 
@@ -29,11 +32,10 @@ async fn decided_at(store: &SqliteStore, now: i64, policy: &TtlPolicy) -> BTreeM
         (ttl::STANDBY, policy.standby_seconds, policy.unseen_activity, Desired::Standby),
         (ttl::ARCHIVE, policy.archive_seconds, Duration::ZERO, Desired::Archived),
     ] {
-        let rows = sqlx::query(sql)
+        let rows = sqlx::query(sqlx::AssertSqlSafe(spelled(sql)))
             .bind(now)
             .bind(seconds)
             .bind(i64::try_from(grace.as_micros()).unwrap())
-            .bind(0)
             .fetch_all(write.connection())
             .await
             .unwrap();

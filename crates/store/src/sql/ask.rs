@@ -1,0 +1,57 @@
+//! Wishes: the one place where somebody's `desired_state` is written on request. The rule is the
+//! domain's; this makes it hold while others ask too.
+
+use codehub_domain::{
+    Desired, Workspace, WorkspaceId,
+    change::Change,
+    desired::{self, Answer},
+    intent,
+};
+
+use super::{SqlStore, SqlWrite, history, workspaces};
+use crate::{Ask, Asked, Result};
+
+pub(super) async fn ask<S: SqlStore>(store: &S, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+    let mut write = store.write().await?;
+    let Some(workspace) = workspaces::get_locked(&mut write, id).await? else {
+        return Ok(Asked::NotFound);
+    };
+    let asked = within(&mut write, workspace, ask).await?;
+    if asked.granted().is_some() {
+        write.commit().await?;
+    }
+    Ok(asked)
+}
+
+/// The same inside a transaction that has locked the row: commit it only where the wish is granted.
+pub(super) async fn within(write: &mut impl SqlWrite, before: Workspace, ask: Ask<'_>) -> Result<Asked> {
+    let Ask { wish, edit, limits, actor, reason } = ask;
+    let answer = desired::ask(&before, wish);
+    if let Answer::Refuse(refusal) = answer {
+        return Ok(Asked::Refused(refusal));
+    }
+    if answer == Answer::Change
+        && wish == Desired::Running
+        && let Some(hit) = workspaces::limit_hit(write, before.id, before.owner, limits).await?
+    {
+        return Ok(Asked::LimitReached(hit));
+    }
+    let now = write.now().await?;
+    let after = intent::granted(&before, edit, wish, now);
+    if after != before {
+        workspaces::put(write, &after).await?;
+    }
+    let (workspace, owner) = (after.id, after.owner);
+    if after.deleted_at.is_some() {
+        write.changed(Change::Deleted { workspace, owner });
+    } else if after.revision != before.revision {
+        write.changed(Change::Updated { workspace, owner });
+    }
+    if answer == Answer::Already {
+        return Ok(Asked::Already(Box::new(after)));
+    }
+    let entry = intent::granted_entry(&after, actor, reason);
+    history::append(write, workspace, now, &[entry]).await?;
+    write.changed(Change::Wake);
+    Ok(Asked::Changed(Box::new(after)))
+}

@@ -1,0 +1,75 @@
+//! Sessions, tokens, and logins that failed.
+
+use async_trait::async_trait;
+use codehub_domain::{
+    SessionId, TokenId, UserId,
+    user::{ApiToken, Session, User},
+};
+
+use super::{SqlStore, attempts, sessions, timed, tokens};
+use crate::{Attempts, Credentials, Result};
+
+#[async_trait]
+impl<S: SqlStore> Credentials for S {
+    async fn session_create(
+        &self,
+        id: SessionId,
+        user: UserId,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Session> {
+        timed::<S, _>("session_create", sessions::create(self, id, user, secret_hash, lifetime_seconds)).await
+    }
+
+    async fn session_use(
+        &self,
+        secret_hash: &[u8],
+        lifetime_seconds: u32,
+    ) -> Result<Option<(Session, User)>> {
+        timed::<S, _>("session_use", sessions::use_by_secret(self, secret_hash, lifetime_seconds)).await
+    }
+
+    async fn session_delete(&self, id: SessionId) -> Result<()> {
+        timed::<S, _>("session_delete", sessions::delete(self, id)).await
+    }
+
+    async fn sessions_sweep(&self) -> Result<u64> {
+        timed::<S, _>("sessions_sweep", sessions::sweep(self)).await
+    }
+
+    async fn token_create(
+        &self,
+        id: TokenId,
+        by: SessionId,
+        name: &str,
+        secret_hash: &[u8],
+        expires_in_seconds: Option<u32>,
+    ) -> Result<Option<ApiToken>> {
+        timed::<S, _>("token_create", tokens::create(self, id, by, name, secret_hash, expires_in_seconds))
+            .await
+    }
+
+    async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
+        timed::<S, _>("token_use", tokens::use_by_secret(self, secret_hash)).await
+    }
+
+    async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>> {
+        timed::<S, _>("token_list", tokens::list(self, user)).await
+    }
+
+    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
+        timed::<S, _>("token_delete", tokens::delete(self, user, id)).await
+    }
+
+    async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
+        timed::<S, _>("attempts_get", attempts::get(self, key)).await
+    }
+
+    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
+        timed::<S, _>("attempts_fail", attempts::fail(self, key, forget_after_seconds)).await
+    }
+
+    async fn attempts_clear(&self, key: &str) -> Result<()> {
+        timed::<S, _>("attempts_clear", attempts::clear(self, key)).await
+    }
+}
