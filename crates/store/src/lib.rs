@@ -41,7 +41,7 @@ use codehub_domain::{
     ArchiveKey, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
     WorkspaceId,
     activity::{ActivityMode, Hold},
-    event::{Actor, HistoryEntry, Transition},
+    event::{Actor, HistoryEntry, Reason, Transition},
     gc::{GcRow, Item},
     limits::{LimitHit, Limits, RunningWorkspace},
     recovery::Recovery,
@@ -293,7 +293,7 @@ pub trait Store: Send + Sync + 'static {
         wish: Desired,
         limits: Limits,
         actor: Actor,
-        reason: &str,
+        reason: &Reason,
     ) -> Result<Asked> {
         let edit = Edit::default();
         self.workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason }).await

@@ -1,8 +1,11 @@
 //! Rules and words that every store shares, the fakes included.
 
 use codehub_domain::{
-    ArchiveKey, Desired, Operation, Phase, Status, Timestamp, Workspace, event::Actor, limits::Limits,
-    recovery::Recovery, ttl::TtlPolicy,
+    ArchiveKey, Desired, Operation, Phase, Status, Timestamp, Workspace,
+    event::{Actor, Reason},
+    limits::Limits,
+    recovery::Recovery,
+    ttl::TtlPolicy,
 };
 
 use super::{Ask, Edit};
@@ -32,11 +35,10 @@ pub(crate) fn shown_change(before: &Status, after: &Status) -> bool {
 }
 
 /// What the history says about a TTL that ran out.
-pub(crate) fn ttl_reason(to: Desired, ttl_seconds: u32) -> String {
-    let span = span(ttl_seconds);
+pub(crate) const fn ttl_reason(to: Desired, ttl_seconds: u32) -> Reason {
     match to {
-        Desired::Standby => format!("no activity for {span}"),
-        Desired::Running | Desired::Archived | Desired::Deleted => format!("on standby for {span}"),
+        Desired::Standby => Reason::TtlStandby(ttl_seconds),
+        Desired::Running | Desired::Archived | Desired::Deleted => Reason::TtlArchive(ttl_seconds),
     }
 }
 
@@ -48,36 +50,23 @@ pub(crate) fn unseen_micros(policy: &TtlPolicy) -> i64 {
     i64::try_from(policy.unseen_activity.as_micros()).unwrap_or(end).min(end)
 }
 
-/// The largest unit that says it exactly.
-fn span(seconds: u32) -> String {
-    let (n, unit) = match seconds {
-        s if s > 0 && s.is_multiple_of(86_400) => (s / 86_400, "day"),
-        s if s > 0 && s.is_multiple_of(3_600) => (s / 3_600, "hour"),
-        s if s > 0 && s.is_multiple_of(60) => (s / 60, "minute"),
-        s => (s, "second"),
-    };
-    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
-}
-
 /// What the history says about a recovery.
-pub(crate) fn recovery_reason(wish: Recovery) -> String {
+pub(crate) const fn recovery_reason(wish: Recovery) -> Reason {
     match wish {
-        Recovery { restore_from: Some(key), .. } => format!("recovery asked for, from archive {key}"),
-        Recovery { restore_from: None, accept_data_loss: true } => {
-            "recovery asked for, accepting the loss".into()
-        }
-        Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
+        Recovery { restore_from: Some(key), .. } => Reason::RecoveryFromArchive(key),
+        Recovery { restore_from: None, accept_data_loss: true } => Reason::RecoveryAcceptingLoss,
+        Recovery { restore_from: None, accept_data_loss: false } => Reason::RecoveryRequested,
     }
 }
 
 /// The wish for another desired state that comes with a recovery.
 pub(crate) fn asked_with_recovery(wish: Desired, limits: Limits, actor: Actor) -> Ask<'static> {
-    Ask { wish, edit: Edit::default(), limits, actor, reason: "asked for with the recovery" }
+    Ask { wish, edit: Edit::default(), limits, actor, reason: &Reason::RequestedWithRecovery }
 }
 
 /// What the history says about the beginning of a workspace.
-pub(crate) fn creation_reason(from_archive: Option<ArchiveKey>) -> String {
-    from_archive.map_or_else(|| "created".into(), |key| format!("created from archive {key}"))
+pub(crate) fn creation_reason(from_archive: Option<ArchiveKey>) -> Reason {
+    from_archive.map_or(Reason::Created, Reason::CreatedFromArchive)
 }
 
 /// The status a new workspace begins with.

@@ -4,7 +4,7 @@
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Status, Timestamp, Workspace, WorkspaceId,
     activity::Hold,
-    event::{Actor, Transition},
+    event::{Actor, Reason, Transition},
     gc::Item,
     recovery::Recovery,
     user::User,
@@ -68,13 +68,13 @@ pub(crate) fn granted(before: &Workspace, edit: Edit, wish: Desired, now: Timest
 }
 
 /// A line of history about what somebody wants: the phase stays what it is.
-pub(crate) fn granted_entry(workspace: &Workspace, actor: Actor, reason: &str) -> Transition {
+pub(crate) fn granted_entry(workspace: &Workspace, actor: Actor, reason: &Reason) -> Transition {
     let status = &workspace.status;
     Transition {
         from: status.phase,
         to: status.phase,
         operation: status.operation,
-        reason: reason.into(),
+        reason: reason.clone(),
         actor,
     }
 }

@@ -3,7 +3,7 @@
 use codehub_domain::{
     Desired, Workspace,
     desired::Refusal,
-    event::Actor,
+    event::{Actor, Reason},
     limits::{LimitHit, Limits},
     recovery::RecoveryRefusal,
 };
@@ -18,7 +18,7 @@ pub struct Ask<'a> {
     pub limits: Limits,
     pub actor: Actor,
     /// For the history.
-    pub reason: &'a str,
+    pub reason: &'a Reason,
 }
 
 /// What became of a wish for another desired state.

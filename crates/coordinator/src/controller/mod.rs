@@ -275,7 +275,7 @@ impl Controller {
                 for transition in &decision.transitions {
                     tracing::info!(
                         workspace = %workspace.id, from = %transition.from, to = %transition.to,
-                        operation = %transition.operation, reason = transition.reason, "transition"
+                        operation = %transition.operation, reason = %transition.reason, "transition"
                     );
                 }
                 workspace.status = decision.status.clone();

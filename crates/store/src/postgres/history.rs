@@ -24,7 +24,7 @@ pub(super) async fn append(
         .bind(transition.from.as_str())
         .bind(transition.to.as_str())
         .bind(transition.operation.as_str())
-        .bind(&transition.reason)
+        .bind(transition.reason.stored())
         .bind(transition.actor.to_string())
         .execute(write.connection())
         .await?;

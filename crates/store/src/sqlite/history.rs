@@ -20,7 +20,7 @@ pub(super) async fn append(write: &mut Write, id: WorkspaceId, transitions: &[Tr
         .bind(transition.from.as_str())
         .bind(transition.to.as_str())
         .bind(transition.operation.as_str())
-        .bind(&transition.reason)
+        .bind(transition.reason.stored())
         .bind(transition.actor.to_string())
         .execute(write.connection())
         .await?;

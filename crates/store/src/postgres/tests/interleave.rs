@@ -7,7 +7,10 @@ use std::{
 };
 
 use codehub_domain::{
-    Desired, Epoch, Phase, Timestamp, WorkspaceId, event::Actor, limits::Limits, ttl::TtlPolicy,
+    Desired, Epoch, Phase, Timestamp, WorkspaceId,
+    event::{Actor, Reason},
+    limits::Limits,
+    ttl::TtlPolicy,
 };
 use futures::{StreamExt, stream};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -79,7 +82,7 @@ async fn one(
         tokio::time::sleep(Duration::from_millis(wait_user)).await;
         if starts {
             let asked = store
-                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, "start")
+                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, &Reason::StartRequested)
                 .await
                 .unwrap();
             match asked {
