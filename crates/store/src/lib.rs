@@ -13,6 +13,7 @@ pub mod bus;
 pub(crate) mod contract;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod metric;
 mod migrations;
 mod port;
 pub mod postgres;
@@ -453,7 +454,7 @@ pub trait Store: Send + Sync + 'static {
 pub(crate) async fn timed<T>(query: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
     let started = std::time::Instant::now();
     let result = work.await;
-    metrics::histogram!("codehub_db_query_seconds", "query" => query).record(started.elapsed().as_secs_f64());
+    metrics::histogram!(metric::QUERY_SECONDS, "query" => query).record(started.elapsed().as_secs_f64());
     result
 }
 

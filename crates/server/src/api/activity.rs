@@ -20,7 +20,7 @@ use utoipa::{OpenApi, ToSchema};
 use super::{
     error::{ApiError, ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
-    history,
+    fields, history,
     page::ListOf,
     view::ActivityModeName,
 };
@@ -30,8 +30,6 @@ use crate::{
     service::{self, Access, Denied},
 };
 use codehub_proxy::activity::{Cell, Kind};
-
-const REASON_MAX: usize = 200;
 
 #[derive(OpenApi)]
 #[openapi(paths(keep_awake, list, release_all, release, snooze))]
@@ -204,13 +202,7 @@ async fn take(
             format!("must be 1 to {max}: this deployment allows no more"),
         ));
     }
-    let reason = reason.trim();
-    if reason.chars().count() > REASON_MAX || reason.chars().any(char::is_control) {
-        return Err(ApiError::invalid(
-            "reason",
-            format!("at most {REASON_MAX} characters, no control characters"),
-        ));
-    }
+    let reason = fields::hold_reason(&reason)?;
     let hold = service::hold(app, &me.user, id, seconds, reason).await?;
     Ok((StatusCode::CREATED, Json(hold.into())))
 }

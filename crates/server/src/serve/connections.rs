@@ -109,7 +109,7 @@ async fn accept_all(
                     return;
                 }
             };
-            let open = metrics::gauge!("codehub_http_connections");
+            let open = metrics::gauge!(crate::telemetry::metrics::HTTP_CONNECTIONS);
             open.increment(1.0);
             // Plain requests for workspaces first; with the first other one the connection is the library's.
             let rest = match &lane_proxy {
