@@ -52,7 +52,7 @@ def test_what_stopped_says_why(server, tab):
     visit(page, server, "stopped")
     press(page, "stop")
     phase(page, "STANDBY")
-    expect(page.get_by_test_id("stopped-because")).to_contain_text("stop asked for")
+    expect(page.get_by_test_id("stopped-because")).to_contain_text("Stop requested")
     expect(page.get_by_test_id("active-because")).to_have_count(0)
 
 

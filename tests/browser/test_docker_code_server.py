@@ -113,5 +113,5 @@ def test_a_tab_left_alone_sleeps_in_a_container_too(tmp_path):
         opened(running, browser, id)
         slept = until(TTL + 120, lambda: running.phase(id) == "STANDBY")
         print(f"left alone: STANDBY after {slept:.0f} s (TTL {TTL})")
-        reasons = [line["reason"] for line in running.call("GET", f"/workspaces/{id}/history")["items"]]
-        assert any("no activity" in reason for reason in reasons), reasons
+        reasons = [line["reason_code"] for line in running.call("GET", f"/workspaces/{id}/history")["items"]]
+        assert "ttl_standby" in reasons, reasons

@@ -40,7 +40,7 @@ async fn from_creation_to_deletion() {
         .unwrap()
         .iter()
         .rev()
-        .filter(|entry| entry["reason"] == "began")
+        .filter(|entry| entry["reason_code"] == "operation_started")
         .map(|entry| entry["operation"].as_str().unwrap())
         .collect();
     assert_eq!(operations, ["PROVISIONING", "STARTING", "STOPPING", "ARCHIVING", "RESTORING", "STARTING"]);

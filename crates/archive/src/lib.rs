@@ -44,7 +44,8 @@ pub use hash::hex;
 pub use manifest::{ArchivedFile, FileKind};
 pub use meta::ArchiveMeta;
 pub use objects::{
-    FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, S3Config, Verify,
+    DATA_NAME, FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, S3Config,
+    Verify,
 };
 pub use pack::estimate_home;
 pub use pack::{PackSummary, pack};

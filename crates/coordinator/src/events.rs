@@ -47,7 +47,7 @@ async fn resend(context: &Context) {
 /// What was not sent is made up for by the bus as soon as it can be reached, which it says itself.
 fn note(sent: bus::Result<()>) {
     if let Err(error) = sent {
-        metrics::counter!("codehub_bus_errors_total").increment(1);
+        metrics::counter!(crate::metric::BUS_ERRORS).increment(1);
         tracing::debug!(%error, "an event could not be sent");
     }
 }

@@ -25,7 +25,7 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
             Ok(true) => {}
             Ok(false) => return Ended::Fenced,
             Err(error) => {
-                metrics::counter!("codehub_component_errors_total", "component" => "gc").increment(1);
+                metrics::counter!(crate::metric::COMPONENT_ERRORS, "component" => "gc").increment(1);
                 tracing::warn!(%error, "the garbage collector did not finish a cycle");
             }
         }
@@ -68,7 +68,7 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
         // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
         match delete(context, item, volume_of.get(item)).await {
             Ok(()) => {
-                metrics::counter!("codehub_gc_deleted_total").increment(1);
+                metrics::counter!(crate::metric::GC_DELETED).increment(1);
                 tracing::info!(%item, "deleted what nothing refers to");
             }
             Err(error) => {
@@ -105,10 +105,10 @@ async fn note_brake(context: &Context, plan: &GcPlan, approved: bool) -> anyhow:
             "the garbage collector would delete too much and deletes nothing; if the database is the \
              right one, an admin can let it pass with `codehub admin gc approve`"
         );
-        metrics::gauge!("codehub_gc_braked").set(1.0);
+        metrics::gauge!(crate::metric::GC_BRAKED).set(1.0);
         store.setting_put(BRAKE_SETTING, &brake.to_string()).await?;
     } else {
-        metrics::gauge!("codehub_gc_braked").set(0.0);
+        metrics::gauge!(crate::metric::GC_BRAKED).set(0.0);
         store.setting_delete(BRAKE_SETTING).await?;
         if approved {
             store.setting_delete(APPROVAL_SETTING).await?;

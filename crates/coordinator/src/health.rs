@@ -106,12 +106,13 @@ impl Health {
 }
 
 fn gauge(component: Component, times: u32) {
-    metrics::gauge!("codehub_component_failing", "component" => component.as_str()).set(f64::from(times));
+    metrics::gauge!(crate::metric::COMPONENT_FAILING, "component" => component.as_str())
+        .set(f64::from(times));
 }
 
 /// Counts a panic and finds its words. Where it happened has been printed by the panic itself.
 pub(super) fn caught(part: &'static str, panic: &(dyn Any + Send)) -> String {
-    metrics::counter!("codehub_component_panics_total", "component" => part).increment(1);
+    metrics::counter!(crate::metric::COMPONENT_PANICS, "component" => part).increment(1);
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no words").to_owned()

@@ -18,6 +18,7 @@ pub mod events;
 pub mod gc;
 pub mod health;
 pub mod leader;
+mod metric;
 pub mod ttl;
 
 use std::{sync::Arc, time::Duration};
@@ -122,7 +123,7 @@ impl Context {
     fn lead(&self, epoch: Option<Epoch>) {
         self.health.forget();
         self.leading.send_replace(epoch);
-        metrics::gauge!("codehub_leader").set(if epoch.is_some() { 1.0 } else { 0.0 });
+        metrics::gauge!(metric::LEADER).set(if epoch.is_some() { 1.0 } else { 0.0 });
     }
 }
 

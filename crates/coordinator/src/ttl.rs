@@ -31,7 +31,7 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
                 AGAIN.min(context.settings.ttl_interval)
             }
             Err(error) => {
-                metrics::counter!("codehub_component_errors_total", "component" => "ttl").increment(1);
+                metrics::counter!(crate::metric::COMPONENT_ERRORS, "component" => "ttl").increment(1);
                 if !std::mem::replace(&mut waiting, true) {
                     tracing::warn!(%error, "TTLs wait until this is over");
                 }
@@ -70,7 +70,7 @@ async fn tick(context: &Context, epoch: Epoch) -> anyhow::Result<Tick> {
         return Ok(Tick::Waiting(replica));
     }
     for expired in store.ttl_expire(epoch, &context.settings.ttl).await? {
-        metrics::counter!("codehub_ttl_expired_total", "to" => expired.to.as_str()).increment(1);
+        metrics::counter!(crate::metric::TTL_EXPIRED, "to" => expired.to.as_str()).increment(1);
         tracing::info!(workspace = %expired.id, to = %expired.to, "a TTL ran out");
     }
     Ok(Tick::Done)

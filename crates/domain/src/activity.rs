@@ -14,6 +14,9 @@ named_enum! {
     }
 }
 
+/// The reason of a lease that the "keep awake" button takes; other leases have their holder's own words.
+pub const SNOOZED: &str = "snoozed";
+
 /// A keep-awake lease: counts as activity until it ends or is given back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {

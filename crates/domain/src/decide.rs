@@ -17,10 +17,10 @@ use crate::{
     ArchiveKey, Desired, ErrorReason, Failure, Generation, OpId, Operation, Phase, Status, Timestamp, Truth,
     Workspace,
     condition::set,
-    event::{Actor, Transition},
+    event::{Actor, Reason, Transition},
     judge,
     observed::{InstanceState, Observed, Seen},
-    plan::{self, Action, Step},
+    plan::{self, Abandoned, Action, Step},
     retry::{self, Policy, Verdict},
 };
 
@@ -96,7 +96,7 @@ fn into_error(status: &mut Status, failure: Failure, now: Timestamp) -> Transiti
         from: status.phase,
         to: Phase::Error,
         operation: status.operation,
-        reason: failure.to_string(),
+        reason: Reason::Failed(failure.clone()),
         actor: Actor::Controller,
     };
     set(&mut status.conditions.healthy, false, failure.reason.as_str(), failure.message.clone(), now);
@@ -237,12 +237,12 @@ impl<'a> Stepper<'a> {
         if before != phase {
             let reason = match &self.inputs.seen.instance {
                 Seen::There(instance) => match &instance.state {
-                    InstanceState::Ended(how) => format!("the instance ended: {how}"),
-                    InstanceState::Alive => "the instance does not answer its health check".into(),
-                    InstanceState::Ready => "observed".into(),
+                    InstanceState::Ended(how) => Reason::InstanceEnded(how.clone()),
+                    InstanceState::Alive => Reason::InstanceNotAnswering,
+                    InstanceState::Ready => Reason::Confirmed,
                 },
-                Seen::NotThere if fell => "the instance is gone".into(),
-                Seen::NotThere | Seen::Unknown => "observed".into(),
+                Seen::NotThere if fell => Reason::InstanceGone,
+                Seen::NotThere | Seen::Unknown => Reason::Confirmed,
             };
             self.note(before, phase, Operation::None, reason);
         }
@@ -321,7 +321,7 @@ impl<'a> Stepper<'a> {
             status.home.generation = self.inputs.seen.unused_after(status.home.newest());
         }
         let phase = status.phase;
-        self.note(phase, phase, operation, "began");
+        self.note(phase, phase, operation, Reason::OperationStarted);
     }
 
     /// Brings the operation under way forward by one step.
@@ -383,29 +383,29 @@ impl<'a> Stepper<'a> {
             | Operation::Stopping
             | Operation::Deleting => {}
         }
-        self.end(operation, "done")
+        self.end(operation, Reason::OperationDone, "done")
     }
 
     /// Ends an operation whose work so far must not be used; the next decision begins another.
-    fn abandon(self, why: &'static str) -> Decision {
+    fn abandon(self, why: Abandoned) -> Decision {
         let operation = self.ws.status.operation;
-        self.end(operation, why)
+        self.end(operation, Reason::Abandoned(why), why.text())
     }
 
     /// Nothing is under way any more, and nothing is wrong: the phase is what the world says.
-    fn end(mut self, operation: Operation, why: &'static str) -> Decision {
+    fn end(mut self, operation: Operation, reason: Reason, why: &'static str) -> Decision {
         let status = &mut self.ws.status;
         status.leave_operation();
         status.forget_failure();
         let verdict = self.judge();
         let before = self.ws.status.phase;
         if let Some(failure) = verdict {
-            self.note(before, before, operation, why);
+            self.note(before, before, operation, reason);
             return self.enter_error(failure);
         }
         let phase = self.phase();
         set_phase(&mut self.ws.status, phase, self.inputs.now);
-        self.note(before, phase, operation, why);
+        self.note(before, phase, operation, reason);
         let mut decision = self.rest(why);
         decision.again = true;
         decision
@@ -415,7 +415,7 @@ impl<'a> Stepper<'a> {
         let Inputs { policy, now, jitter, .. } = *self.inputs;
         match retry::judge_failure(&self.ws.status, failure, policy, jitter, now) {
             // Nobody could recover it: deleting is what comes next.
-            Verdict::GiveUp(_) if self.deleted() => self.abandon("failed, and is not needed any more"),
+            Verdict::GiveUp(_) if self.deleted() => self.abandon(Abandoned::NotNeeded),
             Verdict::GiveUp(failure) => self.enter_error(failure),
             Verdict::Retry { failure, count, at } => {
                 let status = &mut self.ws.status;
@@ -453,20 +453,14 @@ impl<'a> Stepper<'a> {
         if operation != Operation::None {
             let phase = self.phase();
             if phase != before {
-                self.note(before, phase, operation, "observed");
+                self.note(before, phase, operation, Reason::Confirmed);
             }
             set_phase(&mut self.ws.status, phase, self.inputs.now);
         }
         Decision { status: self.ws.status, transitions: self.transitions, action: None, again: false, why }
     }
 
-    fn note(&mut self, from: Phase, to: Phase, operation: Operation, reason: impl Into<String>) {
-        self.transitions.push(Transition {
-            from,
-            to,
-            operation,
-            reason: reason.into(),
-            actor: Actor::Controller,
-        });
+    fn note(&mut self, from: Phase, to: Phase, operation: Operation, reason: Reason) {
+        self.transitions.push(Transition { from, to, operation, reason, actor: Actor::Controller });
     }
 }

@@ -1,10 +1,10 @@
 //! Why an operation failed, in the words a person reads and the policy branches on.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named_enum;
+use crate::named::{UnknownName, named_enum};
 
 named_enum! {
     /// What went wrong with a workspace. The list is closed: every adapter error maps onto one.
@@ -51,5 +51,15 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+/// What [`Failure`]'s `Display` wrote.
+impl FromStr for Failure {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let (reason, message) = text.split_once(": ").unwrap_or((text, ""));
+        Ok(Self::new(reason.parse()?, message))
     }
 }

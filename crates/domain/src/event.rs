@@ -1,6 +1,10 @@
 //! The append-only history of a workspace, and who caused each entry.
 
+mod reason;
+
 use std::fmt;
+
+pub use reason::Reason;
 
 use crate::{Operation, Phase, Timestamp, UserId};
 
@@ -34,8 +38,7 @@ pub struct Transition {
     pub from: Phase,
     pub to: Phase,
     pub operation: Operation,
-    /// A sentence for people: "started", "stopped after 10 minutes without activity".
-    pub reason: String,
+    pub reason: Reason,
     pub actor: Actor,
 }
 
@@ -47,6 +50,6 @@ pub struct HistoryEntry {
     pub from: Phase,
     pub to: Phase,
     pub operation: Operation,
-    pub reason: String,
+    pub reason: Reason,
     pub actor: String,
 }

@@ -123,7 +123,9 @@ pub struct ArchiveKey {
 }
 
 impl ArchiveKey {
-    const FILE: &str = "home.tar.zst";
+    /// The last part of every key. The archive engine, which knows no workspaces, has the same name as
+    /// `codehub_archive::DATA_NAME`; a test of the runtime holds the two together.
+    pub const FILE: &str = "home.tar.zst";
 
     pub const fn of(workspace: WorkspaceId, op: OpId) -> Self {
         Self { workspace, op }

@@ -4,7 +4,7 @@
 use crate::{
     ArchiveKey, Desired, Operation, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
     activity::ActivityMode,
-    event::{Actor, Transition},
+    event::{Actor, Reason, Transition},
     labels::Labels,
     recovery::Recovery,
 };
@@ -109,48 +109,33 @@ pub fn granted(before: &Workspace, edit: Edit, wish: Desired, now: Timestamp) ->
 
 /// The first line of a workspace's history.
 pub fn created_entry(from_archive: Option<ArchiveKey>, actor: Actor) -> Transition {
-    let reason =
-        from_archive.map_or_else(|| "created".into(), |archive| format!("created from archive {archive}"));
+    let reason = from_archive.map_or(Reason::Created, Reason::CreatedFromArchive);
     Transition { from: Phase::Pending, to: Phase::Pending, operation: Operation::None, reason, actor }
 }
 
 /// A line of history about what somebody wants: the phase stays what it is.
-pub fn granted_entry(workspace: &Workspace, actor: Actor, reason: &str) -> Transition {
+pub fn granted_entry(workspace: &Workspace, actor: Actor, reason: &Reason) -> Transition {
     let Status { phase, operation, .. } = workspace.status;
-    Transition { from: phase, to: phase, operation, reason: reason.into(), actor }
+    Transition { from: phase, to: phase, operation, reason: reason.clone(), actor }
 }
 
 /// A line of history about a recovery that was granted.
 pub fn recovered_entry(before: &Status, next: &Status, wish: Recovery, actor: Actor) -> Transition {
     let reason = match wish {
-        Recovery { restore_from: Some(key), .. } => format!("recovery asked for, from archive {key}"),
-        Recovery { restore_from: None, accept_data_loss: true } => {
-            "recovery asked for, accepting the loss".into()
-        }
-        Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
+        Recovery { restore_from: Some(key), .. } => Reason::RecoveryFromArchive(key),
+        Recovery { restore_from: None, accept_data_loss: true } => Reason::RecoveryAcceptingLoss,
+        Recovery { restore_from: None, accept_data_loss: false } => Reason::RecoveryRequested,
     };
     Transition { from: before.phase, to: next.phase, operation: next.operation, reason, actor }
 }
 
 /// A line of history about a TTL that ran out.
 pub fn expired_entry(phase: Phase, to: Desired, ttl_seconds: u32) -> Transition {
-    let span = span(ttl_seconds);
     let reason = match to {
-        Desired::Standby => format!("no activity for {span}"),
-        Desired::Running | Desired::Archived | Desired::Deleted => format!("on standby for {span}"),
+        Desired::Standby => Reason::TtlStandby(ttl_seconds),
+        Desired::Running | Desired::Archived | Desired::Deleted => Reason::TtlArchive(ttl_seconds),
     };
     Transition { from: phase, to: phase, operation: Operation::None, reason, actor: Actor::Ttl }
-}
-
-/// The largest unit that says it exactly.
-fn span(seconds: u32) -> String {
-    let (n, unit) = match seconds {
-        s if s > 0 && s.is_multiple_of(86_400) => (s / 86_400, "day"),
-        s if s > 0 && s.is_multiple_of(3_600) => (s / 3_600, "hour"),
-        s if s > 0 && s.is_multiple_of(60) => (s / 60, "minute"),
-        s => (s, "second"),
-    };
-    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Whether the controller has something to do for this workspace without looking at the world: an operation
@@ -281,20 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_said_in_the_largest_unit() {
-        for (seconds, said) in [
-            (0, "0 seconds"),
-            (1, "1 second"),
-            (60, "1 minute"),
-            (90, "90 seconds"),
-            (7200, "2 hours"),
-            (86_400, "1 day"),
-        ] {
-            assert_eq!(span(seconds), said);
-        }
+    fn the_history_says_which_ttl_ran_out() {
         let entry = expired_entry(Phase::Running, Desired::Standby, 600);
-        assert_eq!((entry.reason.as_str(), entry.actor), ("no activity for 10 minutes", Actor::Ttl));
+        assert_eq!((entry.reason, entry.actor), (Reason::TtlStandby(600), Actor::Ttl));
         let entry = expired_entry(Phase::Standby, Desired::Archived, 60);
-        assert_eq!(entry.reason, "on standby for 1 minute");
+        assert_eq!(entry.reason, Reason::TtlArchive(60));
     }
 }

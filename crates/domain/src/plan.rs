@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     ArchiveKey, Desired, Generation, HomeCtx, Operation, Phase, Truth, Workspace,
+    named::named_enum,
     observed::{Instance, InstanceState, Observed, Seen},
 };
 
@@ -47,9 +48,35 @@ pub enum Step {
     /// A dependency has to be seen first and could not be; says which.
     Blind(&'static str),
     /// What was done so far must not be used: end the operation, and let another begin.
-    Abandon(&'static str),
+    Abandon(Abandoned),
     /// Nothing can be done now, and looking again will not help; says why.
     Stuck(&'static str),
+}
+
+named_enum! {
+    /// Why an operation ends early although nothing is wrong with the workspace.
+    Abandoned, "reason to abandon an operation" {
+        /// The true copy of the home is not the one that the operation works on.
+        HomeElsewhere => "home_elsewhere",
+        /// The home was archived by another operation meanwhile.
+        HomeInAnotherArchive => "home_in_another_archive",
+        /// An instance ran while the home was being packed: the archive may be older than the home.
+        HomeWasInUse => "home_was_in_use",
+        /// The operation failed for good, on a workspace that is being deleted.
+        NotNeeded => "not_needed",
+    }
+}
+
+impl Abandoned {
+    /// As a sentence for logs and the history.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::HomeElsewhere => "the home is not where this operation starts from",
+            Self::HomeInAnotherArchive => "the home is in another archive",
+            Self::HomeWasInUse => "something ran on the home while it was being archived",
+            Self::NotNeeded => "failed, and is not needed any more",
+        }
+    }
 }
 
 /// The operation that leads from `phase` towards `desired`; the table of the specification.
@@ -103,7 +130,7 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
     let status = &workspace.status;
     let home = &status.home;
     if !fits(workspace) {
-        return Step::Abandon("the home is not where this operation starts from");
+        return Step::Abandon(Abandoned::HomeElsewhere);
     }
     match status.operation {
         Operation::None => Step::Stuck("no operation is under way"),
@@ -114,7 +141,7 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
         Operation::CreateEmptyArchive => match committed(workspace) {
             None => Step::Stuck("the operation has no id"),
             Some((_, false)) if home.truth == Truth::Archive => {
-                Step::Abandon("the home is in another archive")
+                Step::Abandon(Abandoned::HomeInAnotherArchive)
             }
             Some((key, false)) => Step::Act(Action::PutEmptyArchive { key }),
             Some((_, true)) if seen.archive.is_there() => Step::Complete,
@@ -209,13 +236,13 @@ fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
     };
     let home = &workspace.status.home;
     if !committed && home.truth == Truth::Archive {
-        return Step::Abandon("the home is in another archive");
+        return Step::Abandon(Abandoned::HomeInAnotherArchive);
     }
     match &seen.instance {
         // An earlier try of this operation may have finished its archive before this began to run,
         // and would be taken for the home as it is now.
         Seen::There(_) if !committed && seen.runs_on(home.generation) => {
-            return Step::Abandon("something ran on the home while it was being archived");
+            return Step::Abandon(Abandoned::HomeWasInUse);
         }
         Seen::There(_) | Seen::Unknown => return Step::Act(Action::StopInstance),
         Seen::NotThere => {}

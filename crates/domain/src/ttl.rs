@@ -2,7 +2,7 @@
 //! functions here are the same rule as a value, for the API (`stops_at`), the fakes and the tests
 //! that hold the SQL to it.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::{Desired, Operation, Phase, Timestamp, Workspace, retry::saturating_add};
 
@@ -14,6 +14,37 @@ pub struct TtlPolicy {
     /// Activity may be this old before the database sees it (one flush plus one sync): the standby
     /// TTL waits that much longer, so that recorded activity always wins.
     pub unseen_activity: Duration,
+}
+
+/// The TTLs that a workspace may choose for itself, in seconds. `Display` says them in English.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TtlBounds {
+    /// The shortest.
+    pub min: u32,
+    /// The longest; 0 is no bound.
+    pub max: u32,
+}
+
+impl TtlBounds {
+    /// Whether a TTL is within the bounds. Never (0) is longer than any maximum, so it is allowed where there is none.
+    pub fn allow(self, seconds: u32) -> bool {
+        if seconds == 0 {
+            self.max == 0
+        } else {
+            seconds >= self.min && (self.max == 0 || seconds <= self.max)
+        }
+    }
+}
+
+impl fmt::Display for TtlBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let min = self.min.max(1);
+        if self.max == 0 {
+            write!(f, "{min} seconds or more, or 0 for never")
+        } else {
+            write!(f, "{min} to {} seconds", self.max)
+        }
+    }
 }
 
 /// What a TTL will do, and when.

@@ -15,6 +15,7 @@ pub mod docker;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod ide;
+mod metric;
 pub mod process;
 pub mod volumes;
 

@@ -6,9 +6,9 @@ pub mod archives;
 
 use codehub_domain::{
     Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,
-    activity::Hold,
+    activity::{Hold, SNOOZED},
     desired::Refusal,
-    event::Actor,
+    event::{Actor, Reason},
     limits::LimitHit,
     recovery::{Recovery, RecoveryRefusal},
     user::User,
@@ -133,13 +133,13 @@ pub const fn access_for(wish: Desired) -> Access {
     }
 }
 
-/// What the history says of somebody who wished for this.
-pub const fn verb(wish: Desired) -> &'static str {
+/// What the history says of somebody who asked for this target state.
+pub const fn requested(wish: Desired) -> Reason {
     match wish {
-        Desired::Running => "start asked for",
-        Desired::Standby => "stop asked for",
-        Desired::Archived => "archiving asked for",
-        Desired::Deleted => "deleted",
+        Desired::Running => Reason::StartRequested,
+        Desired::Standby => Reason::StopRequested,
+        Desired::Archived => Reason::ArchiveRequested,
+        Desired::Deleted => Reason::DeleteRequested,
     }
 }
 
@@ -157,7 +157,7 @@ pub async fn ask(
     id: WorkspaceId,
     wish: Desired,
     actor: Actor,
-    reason: &str,
+    reason: &Reason,
 ) -> Result<Workspace, Denied> {
     edit_and_ask(app, id, Edit::default(), wish, actor, reason).await
 }
@@ -180,7 +180,7 @@ pub async fn edit_and_ask(
     edit: Edit,
     wish: Desired,
     actor: Actor,
-    reason: &str,
+    reason: &Reason,
 ) -> Result<Workspace, Denied> {
     let ask = Ask { wish, edit, limits: app.config.limits, actor, reason };
     match app.store().workspace_edit_and_ask(id, ask).await? {
@@ -228,7 +228,7 @@ pub async fn hold(
 /// # Errors
 /// As [`hold`].
 pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Denied> {
-    hold(app, user, id, SNOOZE.min(longest_hold(app)), "snoozed").await
+    hold(app, user, id, SNOOZE.min(longest_hold(app)), SNOOZED).await
 }
 
 /// Recovers from ERROR, after [`find`]. An archive to go back to must be this workspace's own, and

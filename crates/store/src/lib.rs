@@ -13,6 +13,7 @@ pub mod bus;
 pub(crate) mod contract;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod metric;
 mod migrations;
 pub mod postgres;
 mod replica;
@@ -47,7 +48,11 @@ pub use sqlite::SqliteStore;
 pub use themes::*;
 
 use async_trait::async_trait;
-use codehub_domain::{Desired, WorkspaceId, event::Actor, limits::Limits};
+use codehub_domain::{
+    Desired, WorkspaceId,
+    event::{Actor, Reason},
+    limits::Limits,
+};
 
 /// Why the store could not answer. "No" is never an error here: outcomes say it.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +103,7 @@ pub trait Store:
         wish: Desired,
         limits: Limits,
         actor: Actor,
-        reason: &str,
+        reason: &Reason,
     ) -> Result<Asked> {
         let edit = Edit::default();
         self.workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason }).await

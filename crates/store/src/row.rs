@@ -9,7 +9,7 @@ use codehub_domain::{
     Epoch, Failure, HoldId, HomeCtx, OpId, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
     WorkspaceId,
     activity::Hold,
-    event::HistoryEntry,
+    event::{HistoryEntry, Reason},
     gc::GcRow,
     limits::RunningWorkspace,
     retry::saturating_add,
@@ -215,7 +215,7 @@ pub(super) fn history_entry(row: &impl SqlRow) -> Result<HistoryEntry> {
         from: parsed(row, "from_phase")?,
         to: parsed(row, "to_phase")?,
         operation: parsed(row, "operation")?,
-        reason: text(row, "reason")?,
+        reason: Reason::read(&text(row, "reason")?),
         actor: text(row, "actor")?,
     })
 }

@@ -243,6 +243,6 @@ async fn recovery_may_ask_for_another_state() {
     let goes = goes.is(202);
     assert_eq!((&goes["desired_state"], &goes["error"]), (&json!("RUNNING"), &Value::Null));
     let history = app.get(&bob, &format!("/workspaces/{of_bob}/history")).await.is(200);
-    let reasons: Vec<_> = (0..2).map(|n| history["items"][n]["reason"].clone()).collect();
-    assert_eq!(reasons, ["asked for with the recovery", "recovery asked for"]);
+    let reasons: Vec<_> = (0..2).map(|n| history["items"][n]["reason_code"].clone()).collect();
+    assert_eq!(reasons, ["requested_with_recovery", "recovery_requested"]);
 }

@@ -51,7 +51,11 @@ async fn what_sleeps_says_why_and_is_not_held() {
     let id = app.workspace(&ann, "asleep", "RUNNING").await;
     let stopped = app.post(&ann, &format!("/workspaces/{id}/stop?wait=30"), json!({})).await.is(202);
     let why = &stopped["activity"]["stopped_because"];
-    assert_eq!(why["reason"], "stop asked for", "{stopped}");
+    assert_eq!(
+        (&why["reason"], &why["reason_code"]),
+        (&json!("Stop requested"), &json!("stop_requested")),
+        "{stopped}"
+    );
     assert_eq!(why["actor"], format!("user:{}", ann.id));
     assert_eq!(stopped["activity"]["active_because"], json!(null));
     let lease = app.post(&ann, &format!("/workspaces/{id}/keepalive"), json!({ "seconds": 5 })).await;

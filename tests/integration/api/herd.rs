@@ -98,7 +98,7 @@ async fn five_hundred_open_their_sleeping_workspaces_at_once() {
         let history = app.get(person, &format!("/workspaces/{id}/history")).await.is(200);
         let items = history["items"].as_array().unwrap();
         let starts = items.iter().filter(|item| item["operation"] == json!("STARTING")).count();
-        let wishes = items.iter().filter(|item| item["reason"] == json!("opened in the browser")).count();
+        let wishes = items.iter().filter(|item| item["reason_code"] == "opened_in_browser").count();
         assert_eq!(wishes, 1, "{history}");
         assert!((1..=2).contains(&starts), "begun and done, once: {history}");
     }

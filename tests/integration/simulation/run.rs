@@ -11,7 +11,7 @@ use codehub_coordinator::{Backends, Context, Settings, chance::Chance, leader::L
 use codehub_domain::{
     Desired, ErrorReason, OpId, Operation, Phase, Truth, UserId, Workspace, WorkspaceId,
     decide::{self, Decision, Inputs},
-    event::Actor,
+    event::{Actor, Reason},
     gc::GcPolicy,
     limits::Limits,
     recovery::Recovery,
@@ -272,7 +272,8 @@ impl Simulation {
             return;
         }
         let wish = if self.world.draw(60) == 0 { Desired::Deleted } else { self.pick_desired() };
-        let asked = self.store.workspace_ask(id, wish, Limits::NONE, actor, "asked").await.unwrap();
+        let asked =
+            self.store.workspace_ask(id, wish, Limits::NONE, actor, &Reason::StateRequested).await.unwrap();
         self.world.note(format!("{} is asked to be {wish}: {}", short(id), word(&asked)));
     }
 

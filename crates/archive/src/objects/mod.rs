@@ -54,7 +54,9 @@ use super::said::said;
 use super::source::digest;
 use super::unpack::{Limits, UnpackSummary, unpack};
 
-const DATA_NAME: &str = "home.tar.zst";
+/// The last part of every key that [`ObjectArchives::list`] finds.
+pub const DATA_NAME: &str = "home.tar.zst";
+/// What the key of an archive's commit mark has after the key of its data.
 pub(crate) const META_SUFFIX: &str = ".meta";
 
 /// How `put` makes sure that the data arrived.

@@ -188,7 +188,7 @@ impl Jobs {
                 let why = caught("action", &*panic);
                 execute::action_failed(format!("CodeHub itself failed, which is a bug: {why}"))
             });
-            metrics::histogram!("codehub_action_seconds", "action" => execute::name(&action))
+            metrics::histogram!(crate::metric::ACTION_SECONDS, "action" => execute::name(&action))
                 .record(begun.elapsed().as_secs_f64());
             Finished::Act { workspace: id, action, outcome }
         });

@@ -81,7 +81,7 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
             Ok(()) => {}
             Err(Stop::Fenced) => return Ended::Fenced,
             Err(error @ (Stop::Store(_) | Stop::Rules(_))) => {
-                metrics::counter!("codehub_component_errors_total", "component" => "controller").increment(1);
+                metrics::counter!(crate::metric::COMPONENT_ERRORS, "component" => "controller").increment(1);
                 tracing::warn!(%error, "the controller could not finish a step; it looks again");
             }
         }
@@ -163,7 +163,7 @@ impl Controller {
                 Err(Stop::Fenced) => return Err(Stop::Fenced),
                 // Only this one waits; a database that is away says so again for the next.
                 Err(error @ (Stop::Store(_) | Stop::Rules(_))) => {
-                    metrics::counter!("codehub_component_errors_total", "component" => "controller")
+                    metrics::counter!(crate::metric::COMPONENT_ERRORS, "component" => "controller")
                         .increment(1);
                     tracing::warn!(workspace = %id, %error, "could not be decided now");
                 }
@@ -275,7 +275,7 @@ impl Controller {
                 for transition in &decision.transitions {
                     tracing::info!(
                         workspace = %workspace.id, from = %transition.from, to = %transition.to,
-                        operation = %transition.operation, reason = transition.reason, "transition"
+                        operation = %transition.operation, reason = %transition.reason, "transition"
                     );
                 }
                 workspace.status = decision.status.clone();
@@ -302,7 +302,7 @@ fn changed(workspace: &Workspace, decision: &Decision) -> bool {
 fn note_outcome(workspace: WorkspaceId, action: &Action, outcome: &Outcome) {
     match outcome {
         Outcome::Failed(failure) => {
-            metrics::counter!("codehub_action_failures_total", "action" => execute::name(action), "reason" => failure.reason.as_str())
+            metrics::counter!(crate::metric::ACTION_FAILURES, "action" => execute::name(action), "reason" => failure.reason.as_str())
                 .increment(1);
             tracing::warn!(%workspace, ?action, %failure, "an action failed");
         }

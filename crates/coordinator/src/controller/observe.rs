@@ -74,7 +74,7 @@ pub(super) async fn survey(context: &Context, due: Due) -> Result<Survey, StoreE
             (workspace, (!closer).then_some(seen))
         })
         .collect();
-    metrics::histogram!("codehub_survey_seconds").record(started.elapsed().as_secs_f64());
+    metrics::histogram!(crate::metric::SURVEY_SECONDS).record(started.elapsed().as_secs_f64());
     Ok(Survey { now: reading.now, found })
 }
 
@@ -134,7 +134,7 @@ async fn look<T, E: std::fmt::Display>(
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", limit.as_secs()),
     };
-    metrics::counter!("codehub_look_failures_total", "what" => what).increment(1);
+    metrics::counter!(crate::metric::LOOK_FAILURES, "what" => what).increment(1);
     tracing::warn!(what, why, "could not look");
     None
 }

@@ -12,6 +12,7 @@ mod id;
 mod judge;
 mod limits;
 mod plan;
+mod reason;
 mod recovery;
 mod retry;
 mod support;

@@ -94,3 +94,13 @@ pub trait Archives: Send + Sync + 'static {
     /// Removes the remains of uploads that never finished and are older than a day; how many.
     async fn sweep(&self) -> Result<u64>;
 }
+
+#[cfg(test)]
+mod tests {
+    use codehub_domain::ArchiveKey;
+
+    #[test]
+    fn keys_and_stored_archives_have_the_same_file_name() {
+        assert_eq!(ArchiveKey::FILE, codehub_archive::DATA_NAME);
+    }
+}

@@ -49,7 +49,7 @@ async fn follow(
     let mut events = Box::pin(client.events(Some(EventsOptionsBuilder::new().filters(&filters).build())));
     sender.send(Notice::Wake).await?;
     while let Some(Ok(event)) = events.next().await {
-        metrics::counter!("codehub_docker_events_total").increment(1);
+        metrics::counter!(crate::metric::DOCKER_EVENTS).increment(1);
         let labels = event.actor.and_then(|actor| actor.attributes);
         let notice = read_labels(labels.as_ref(), deployment)
             .map_or(Notice::Wake, |(workspace, _)| Notice::Look(workspace));

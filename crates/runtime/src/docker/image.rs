@@ -91,7 +91,7 @@ async fn pull(engine: &Engine, image: &str, progress: &Progress) -> Result<()> {
             progress.advance(u64::try_from(done).unwrap_or(0).saturating_sub(progress.done()));
         }
     }
-    metrics::histogram!("codehub_docker_pull_seconds").record(started.elapsed().as_secs_f64());
+    metrics::histogram!(crate::metric::DOCKER_PULL_SECONDS).record(started.elapsed().as_secs_f64());
     tracing::info!(image, seconds = started.elapsed().as_secs(), "pulled an image");
     Ok(())
 }

@@ -114,7 +114,7 @@ impl Instances for DockerRuntime {
         let (inner, spec) = (Arc::clone(&self.inner), spec.clone());
         let started = Instant::now();
         let outcome = tokio::spawn(async move { inner.start(&spec).await }).await;
-        metrics::histogram!("codehub_docker_start_seconds").record(started.elapsed().as_secs_f64());
+        metrics::histogram!(crate::metric::DOCKER_START_SECONDS).record(started.elapsed().as_secs_f64());
         outcome.map_err(|error| RuntimeError::Failed(format!("the start failed: {error}")))?
     }
 

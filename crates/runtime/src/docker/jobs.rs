@@ -206,7 +206,7 @@ impl Inner {
         let attached = attached.map_err(self.engine.failed("attach to a storage job"))?;
         let started = client.start_container(&exact, None).await;
         started.map_err(self.engine.failed("start a storage job"))?;
-        metrics::counter!("codehub_docker_jobs_total", "job" => job.name()).increment(1);
+        metrics::counter!(crate::metric::DOCKER_JOBS, "job" => job.name()).increment(1);
         Ok(Running {
             guard,
             output: attached.output,

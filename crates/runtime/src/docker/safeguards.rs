@@ -103,7 +103,7 @@ impl Watch {
         self.looked = Some(Instant::now());
         let Ok(seen) = seen else { return };
         let closed = !matches!(seen, ShutIn::No(_));
-        metrics::gauge!("codehub_docker_shut_in").set(if closed { 1.0 } else { 0.0 });
+        metrics::gauge!(crate::metric::DOCKER_SHUT_IN).set(if closed { 1.0 } else { 0.0 });
         match seen {
             ShutIn::Again => {
                 tracing::warn!("the packet rules that shut workspaces in were gone; they are in place again");

@@ -70,7 +70,7 @@ async fn ask(
 ) -> Answer {
     let wait = wait.duration()?;
     service::find(&app, &me.user, id, service::access_for(wish)).await?;
-    let workspace = service::ask(&app, id, wish, me.actor(), service::verb(wish)).await?;
+    let workspace = service::ask(&app, id, wish, me.actor(), &service::requested(wish)).await?;
     accepted(&app, &me, workspace, wait).await
 }
 

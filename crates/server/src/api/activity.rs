@@ -9,8 +9,8 @@ use axum::{
 };
 use codehub_domain::{
     Desired, HoldId, Phase, Timestamp, UserId, Workspace, WorkspaceId,
-    activity::{ActivityMode, Hold},
-    event::HistoryEntry,
+    activity::{ActivityMode, Hold, SNOOZED},
+    event::{HistoryEntry, Reason},
 };
 use codehub_store::StoreError;
 use http::StatusCode;
@@ -20,6 +20,7 @@ use utoipa::{OpenApi, ToSchema};
 use super::{
     error::{ApiError, ErrorBody, Result},
     extract::{self, CurrentUser, PathId},
+    fields, history,
     page::ListOf,
     view::ActivityModeName,
 };
@@ -29,8 +30,6 @@ use crate::{
     service::{self, Access, Denied},
 };
 use codehub_proxy::activity::{Cell, Kind};
-
-const REASON_MAX: usize = 200;
 
 #[derive(OpenApi)]
 #[openapi(paths(keep_awake, list, release_all, release, snooze))]
@@ -79,7 +78,13 @@ pub struct BecauseView {
 #[schema(as = StoppedBecause)]
 pub struct StoppedView {
     pub at: Timestamp,
-    pub reason: String,
+    /// A sentence in English.
+    #[schema(value_type = String)]
+    #[serde(serialize_with = "history::sentence")]
+    pub reason: Reason,
+    /// The same for programs, as in the history.
+    #[schema(schema_with = history::reason_code)]
+    pub reason_code: &'static str,
     /// As in the history.
     pub actor: String,
 }
@@ -120,8 +125,12 @@ pub async fn of(app: &App, workspace: &Workspace) -> std::result::Result<Activit
         // never been anything yet is its creation.
         let is_wish = |line: &HistoryEntry| line.from == line.to && line.actor != "controller";
         let wish = history.items.into_iter().find(is_wish).filter(|line| line.from != Phase::Pending);
-        view.stopped_because =
-            wish.map(|line| StoppedView { at: line.at, reason: line.reason, actor: line.actor });
+        view.stopped_because = wish.map(|line| StoppedView {
+            at: line.at,
+            reason_code: line.reason.code(),
+            reason: line.reason,
+            actor: line.actor,
+        });
     }
     Ok(view)
 }
@@ -193,13 +202,7 @@ async fn take(
             format!("must be 1 to {max}: this deployment allows no more"),
         ));
     }
-    let reason = reason.trim();
-    if reason.chars().count() > REASON_MAX || reason.chars().any(char::is_control) {
-        return Err(ApiError::invalid(
-            "reason",
-            format!("at most {REASON_MAX} characters, no control characters"),
-        ));
-    }
+    let reason = fields::hold_reason(&reason)?;
     let hold = service::hold(app, &me.user, id, seconds, reason).await?;
     Ok((StatusCode::CREATED, Json(hold.into())))
 }
@@ -249,7 +252,7 @@ async fn snooze(
     extract::OptionalJson(body): extract::OptionalJson<Snooze>,
 ) -> Result<(StatusCode, Json<HoldView>)> {
     match body.seconds {
-        Some(seconds) => take(&app, &me, id, KeepAwake { seconds, reason: "snoozed".into() }).await,
+        Some(seconds) => take(&app, &me, id, KeepAwake { seconds, reason: SNOOZED.into() }).await,
         None => Ok((StatusCode::CREATED, Json(service::snooze(&app, &me.user, id).await?.into()))),
     }
 }

@@ -3,9 +3,15 @@
 use std::sync::Arc;
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_domain::{Operation, Phase, Timestamp, WorkspaceId, event::HistoryEntry};
+use codehub_domain::{
+    Operation, Phase, Timestamp, WorkspaceId,
+    event::{HistoryEntry, Reason},
+};
 use serde::{Deserialize, Serialize};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::{
+    OpenApi, ToSchema,
+    openapi::{Object, ObjectBuilder, Type},
+};
 
 use super::{
     error::{ErrorBody, Result},
@@ -37,7 +43,12 @@ struct TransitionView {
     to: Phase,
     #[schema(value_type = OperationName)]
     operation: Operation,
+    /// A sentence in English.
     reason: String,
+    /// The same for programs: does not change between versions. `other` is what a version wrote that this
+    /// one does not know.
+    #[schema(schema_with = reason_code)]
+    reason_code: &'static str,
     /// `user:{id}`, `wake:{id}`, `controller`, `ttl` or `operator`.
     actor: String,
 }
@@ -45,8 +56,22 @@ struct TransitionView {
 impl From<HistoryEntry> for TransitionView {
     fn from(entry: HistoryEntry) -> Self {
         let HistoryEntry { id: _, at, from, to, operation, reason, actor } = entry;
-        Self { at, from, to, operation, reason, actor }
+        Self { at, from, to, operation, reason: reason.to_string(), reason_code: reason.code(), actor }
     }
+}
+
+/// Every code that `reason_code` can have.
+pub(super) fn reason_code() -> Object {
+    let codes = Reason::CODES.iter().copied();
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes)).build()
+}
+
+/// Serializes a reason as its English sentence.
+pub(super) fn sentence<S: serde::Serializer>(
+    reason: &Reason,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(reason)
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

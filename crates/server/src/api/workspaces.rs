@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, user::User};
+use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, event::Reason, user::User};
 use codehub_store::{Edit, ListFilter, NewWorkspace, StoreError};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer};
@@ -258,7 +258,7 @@ async fn edit(
     service::find(&app, &me.user, id, Access::Own).await?;
     let workspace = match wish {
         Some(wish) => {
-            service::edit_and_ask(&app, id, edit, wish, me.actor(), "asked for through the API").await?
+            service::edit_and_ask(&app, id, edit, wish, me.actor(), &Reason::StateRequested).await?
         }
         None => service::edit(&app, id, edit).await?,
     };
@@ -284,7 +284,7 @@ async fn delete(
     let wait = query.duration()?;
     service::find(&app, &me.user, id, Access::Manage).await?;
     let workspace =
-        service::ask(&app, id, Desired::Deleted, me.actor(), service::verb(Desired::Deleted)).await?;
+        service::ask(&app, id, Desired::Deleted, me.actor(), &service::requested(Desired::Deleted)).await?;
     wait::arrived(&app, workspace, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }

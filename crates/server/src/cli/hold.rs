@@ -8,6 +8,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use codehub_domain::fields;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -43,7 +44,7 @@ pub(super) async fn run(options: Options) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("{:?} is no duration: write 30m, 2h", options.time))?
         .as_secs();
     let reason = options.reason.clone().unwrap_or_else(|| options.command.join(" "));
-    let reason: String = reason.chars().filter(|c| !c.is_control()).take(200).collect();
+    let reason: String = reason.chars().filter(|c| !c.is_control()).take(fields::HOLD_REASON_MAX).collect();
     let leases = format!("/api/v1/workspaces/{}/keepalive", options.workspace);
     let body = json!({ "seconds": seconds, "reason": reason });
     let lease = call(&options, Method::POST, &leases, Some(body)).await?;

@@ -80,8 +80,8 @@ impl Reader<'_> {
             .unwrap_or(otherwise)
     }
 
-    fn is_set(&self, key: &str) -> bool {
-        self.value(key).is_some_and(|value| !value.text.is_empty())
+    fn is_set(&mut self, key: &str) -> bool {
+        !self.text(key).is_empty()
     }
 
     fn complain(&mut self, message: impl Into<String>) {
@@ -269,8 +269,10 @@ fn archive(r: &mut Reader<'_>) -> ArchiveConfig {
 fn s3(r: &mut Reader<'_>) -> Option<S3Settings> {
     let others = ["s3.endpoint", "s3.access_key", "s3.secret_key", "s3.prefix"];
     if !r.is_set("s3.bucket") {
-        for key in others.into_iter().filter(|key| r.is_set(key)).collect::<Vec<_>>() {
-            r.complain(format!("{key} is set, but s3.bucket (S3_BUCKET) is not"));
+        for key in others {
+            if r.is_set(key) {
+                r.complain(format!("{key} is set, but s3.bucket (S3_BUCKET) is not"));
+            }
         }
         return None;
     }

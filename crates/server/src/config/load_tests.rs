@@ -233,3 +233,20 @@ fn names_are_unique_and_tables_stay_together() {
         }
     }
 }
+
+/// Keys are looked up as texts: one that is spelled wrong, or that nobody reads, shows here.
+#[test]
+fn every_key_that_is_read_is_a_setting_and_every_setting_is_read() {
+    let s3 =
+        [("s3.bucket", "b"), ("s3.endpoint", "http://s3"), ("s3.access_key", "a"), ("s3.secret_key", "s")];
+    let flags = [&s3[..], &[("public_base_url", "http://here")]].concat();
+    let effective = Effective::load(&sources(&[], &flags)).expect("every key that is read is a setting");
+    Effective::load(&sources(&[], &[])).expect("also where nothing is set");
+    for setting in SETTINGS {
+        let others: Vec<_> =
+            effective.values.iter().filter(|it| it.setting.key != setting.key).cloned().collect();
+        let read = build::config(&others, Some(Path::new("/home/somebody")));
+        let missing = ConfigError::Cross(format!("there is no setting {}", setting.key));
+        assert!(read.is_err_and(|errors| errors.0.contains(&missing)), "nobody reads {}", setting.key);
+    }
+}

@@ -126,41 +126,12 @@ impl TtlConfig {
     }
 }
 
-/// The TTLs a workspace may have. `Display` says them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TtlBounds {
-    pub min: u32,
-    pub max: u32,
-}
-
-impl TtlBounds {
-    /// Never (0) is longer than any maximum, so it is allowed where there is none.
-    pub fn allow(self, seconds: u32) -> bool {
-        if seconds == 0 {
-            self.max == 0
-        } else {
-            seconds >= self.min && (self.max == 0 || seconds <= self.max)
-        }
-    }
-}
-
-impl fmt::Display for TtlBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let min = self.min.max(1);
-        if self.max == 0 {
-            write!(f, "{min} seconds or more, or 0 for never")
-        } else {
-            write!(f, "{min} to {} seconds", self.max)
-        }
-    }
-}
-
 #[derive(Debug, Clone)]
 pub struct GcConfig {
     pub policy: GcPolicy,
 }
 
-pub use codehub_domain::activity::ActivityMode;
+pub use codehub_domain::{activity::ActivityMode, ttl::TtlBounds};
 
 #[derive(Debug, Clone)]
 pub struct ActivityConfig {

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use codehub_domain::{Desired, Phase, Workspace, event::Actor, limits::Limits};
+use codehub_domain::{
+    Desired, Phase, Workspace,
+    event::{Actor, Reason},
+    limits::Limits,
+};
 use codehub_runtime::{InstanceSpec, volumes::Scope};
 use codehub_store::{Asked, Due, prelude::*};
 use codehub_testing::let_time_pass;
@@ -14,7 +18,11 @@ async fn gone(rig: &Rig) -> Workspace {
     let id = rig.create("short-lived").await;
     rig.reaches(id, Phase::Running).await;
     let wish = Desired::Deleted;
-    let asked = rig.store.workspace_ask(id, wish, Limits::NONE, Actor::User(OWNER), "deleted").await.unwrap();
+    let asked = rig
+        .store
+        .workspace_ask(id, wish, Limits::NONE, Actor::User(OWNER), &Reason::DeleteRequested)
+        .await
+        .unwrap();
     assert!(matches!(asked, Asked::Changed(_)), "{asked:?}");
     rig.reaches(id, Phase::Deleted).await;
     rig.get(id)

@@ -6,7 +6,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use codehub_domain::{ArchiveKey, Desired, Timestamp, UserId, WorkspaceId, desired::Refusal, event::Actor};
+use codehub_domain::{
+    ArchiveKey, Desired, Timestamp, UserId, WorkspaceId,
+    desired::Refusal,
+    event::{Actor, Reason},
+};
 use codehub_proxy::{Proxy, Settings, activity::Sink, idle::Rules};
 use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Store, bus::Bus};
@@ -82,7 +86,7 @@ impl Gate for AppGate {
         let app = self.app()?;
         let asked = self
             .store
-            .workspace_ask(id, Desired::Running, app.config.limits, Actor::Wake(by), "opened in the browser")
+            .workspace_ask(id, Desired::Running, app.config.limits, Actor::Wake(by), &Reason::OpenedInBrowser)
             .await
             .map_err(unreachable)?;
         Ok(match asked {

@@ -84,7 +84,7 @@ async fn accept_all(
                     return;
                 }
             };
-            let open = metrics::gauge!("codehub_http_connections");
+            let open = metrics::gauge!(crate::telemetry::metrics::HTTP_CONNECTIONS);
             open.increment(1.0);
             front.serve(stream, peer, &shutdown).await;
             open.decrement(1.0);

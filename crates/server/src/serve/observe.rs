@@ -41,7 +41,7 @@ pub(super) async fn observe(mut request: Request, next: Next) -> Response {
     let status = response.status();
     log(&method, &path, &route, status, took.as_secs_f64() * 1000.0);
     metrics::histogram!(
-        "codehub_http_request_duration_seconds",
+        crate::telemetry::metrics::HTTP_SECONDS,
         "route" => route, "method" => method_label(&method), "status" => class(status),
     )
     .record(took);

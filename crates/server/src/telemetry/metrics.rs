@@ -50,13 +50,20 @@ fn handle() -> Option<&'static PrometheusHandle> {
     HANDLE.get_or_init(install).as_ref()
 }
 
+/// Time until the answer's headers, by route, method and status class.
+pub(crate) const HTTP_SECONDS: &str = "codehub_http_request_duration_seconds";
+/// Open connections.
+pub(crate) const HTTP_CONNECTIONS: &str = "codehub_http_connections";
+/// 1, with the version as a label.
+const BUILD_INFO: &str = "codehub_build_info";
+
 fn describe() {
     metrics::describe_histogram!(
-        "codehub_http_request_duration_seconds",
+        HTTP_SECONDS,
         metrics::Unit::Seconds,
         "Time until the answer's headers, by route, method and status class"
     );
-    metrics::describe_gauge!("codehub_http_connections", "Open connections");
-    metrics::describe_gauge!("codehub_build_info", "1, with the version as a label");
-    metrics::gauge!("codehub_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    metrics::describe_gauge!(HTTP_CONNECTIONS, "Open connections");
+    metrics::describe_gauge!(BUILD_INFO, "1, with the version as a label");
+    metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

@@ -76,7 +76,7 @@ async fn answer(
 
 async fn ask(app: &App, me: &Me, id: WorkspaceId, wish: Desired) -> std::result::Result<Workspace, Denied> {
     service::find(app, me.user(), id, service::access_for(wish)).await?;
-    service::ask(app, id, wish, me.actor(), service::verb(wish)).await
+    service::ask(app, id, wish, me.actor(), &service::requested(wish)).await
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -140,7 +140,7 @@ pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
                 ul.plain {
                     @for hold in &activity.holds {
                         li data-testid="lease" {
-                            span.break { (history::reason(view.lang, &hold.reason)) }
+                            span.break { (history::hold(view.lang, &hold.reason)) }
                             span.quiet { (t.until) " " (ahead(view, hold.until)) }
                             form method="post" action={ "/workspaces/" (ws.id) "/release" } data-inline {
                                 input type="hidden" name="hold" value=(hold.id);

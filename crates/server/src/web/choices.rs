@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::{
     components::{Field, field_error, moment},
     error::{Result, WebError},
-    forms::{NAME_MAX, WorkspaceForm, Wrong},
+    forms::{WorkspaceForm, Wrong},
     i18n::words,
     view::{Me, View},
 };
@@ -42,7 +42,10 @@ impl Source {
 
     /// The name a copy is offered.
     pub(super) fn copy_name(&self, view: &View) -> String {
-        words::copy_of(view.lang, &self.workspace.name).chars().take(NAME_MAX).collect()
+        words::copy_of(view.lang, &self.workspace.name)
+            .chars()
+            .take(codehub_domain::fields::NAME_MAX)
+            .collect()
     }
 }
 

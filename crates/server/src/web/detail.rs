@@ -283,9 +283,7 @@ fn past(view: &View, detail: &Detail) -> Markup {
                                 @if entry.operation != Operation::None {
                                     " · " (history::operation(lang, entry.operation))
                                 }
-                                @if !entry.reason.is_empty() {
-                                    " · " span.break { (history::reason(lang, &entry.reason)) }
-                                }
+                                " · " span.break { (history::reason(lang, &entry.reason)) }
                             }
                             p.quiet { (moment(view, entry.at)) " · " (history::actor(lang, &entry.actor, |id| detail.name_of(id))) }
                         }

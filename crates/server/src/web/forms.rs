@@ -1,19 +1,19 @@
 //! What people type into forms, turned into what is stored or into a problem that can be said in any
-//! language. The bounds are the API's.
+//! language. The rules are the domain's, as for the API.
 
 use std::str::FromStr;
 
-use codehub_domain::{ArchiveKey, Desired, activity::ActivityMode};
+use codehub_domain::{
+    ArchiveKey, Desired,
+    activity::ActivityMode,
+    fields::{self, Violation},
+};
 use codehub_store::Edit;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::i18n::Lang;
 use crate::config::{Config, TtlBounds};
-
-pub const NAME_MAX: usize = 255;
-pub const DESCRIPTION_MAX: usize = 500;
-pub const MEMO_MAX: usize = 64 * 1024;
 
 /// A path on this server and nothing else: it begins with one slash, and has nothing that a browser
 /// would read as another host (`//x`, `/\x`) or drop on the way there (control characters, which turn
@@ -55,13 +55,9 @@ pub fn with_next(path: &str, next: &str) -> String {
 /// What is wrong with a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    NameMissing,
-    NameTooLong,
-    NameControl,
-    DescriptionTooLong,
-    MemoTooLong,
+    /// One of the domain's rules for fields of a workspace.
+    Rule(Violation),
     TtlNoNumber,
-    TtlOutOfBounds(TtlBounds),
     WrongState,
     ImageNotOffered,
     WrongMode,
@@ -89,19 +85,9 @@ impl Problem {
     pub fn text(self, lang: Lang) -> String {
         use Lang::{En, Ko};
         match (self, lang) {
-            (Self::NameMissing, En) => "Give it a name.".into(),
-            (Self::NameMissing, Ko) => "이름을 입력하세요.".into(),
-            (Self::NameTooLong, En) => format!("At most {NAME_MAX} characters."),
-            (Self::NameTooLong, Ko) => format!("{NAME_MAX}자 이하로 입력하세요."),
-            (Self::NameControl, En) => "A name must not have control characters.".into(),
-            (Self::NameControl, Ko) => "이름에 제어 문자를 쓸 수 없습니다.".into(),
-            (Self::DescriptionTooLong, En) => format!("At most {DESCRIPTION_MAX} characters."),
-            (Self::DescriptionTooLong, Ko) => format!("{DESCRIPTION_MAX}자 이하로 입력하세요."),
-            (Self::MemoTooLong, En) => format!("At most {} KiB.", MEMO_MAX / 1024),
-            (Self::MemoTooLong, Ko) => format!("{} KiB 이하로 입력하세요.", MEMO_MAX / 1024),
+            (Self::Rule(violation), lang) => violation_text(violation, lang),
             (Self::TtlNoNumber, En) => "Enter a whole number, or leave it empty.".into(),
             (Self::TtlNoNumber, Ko) => "정수를 입력하거나 비워 두세요.".into(),
-            (Self::TtlOutOfBounds(bounds), lang) => super::i18n::words::ttl_bounds(lang, bounds),
             (Self::WrongState, En) => "Choose one of the states.".into(),
             (Self::WrongState, Ko) => "상태를 하나 고르세요.".into(),
             (Self::ImageNotOffered, En) => "This server does not offer that image.".into(),
@@ -123,6 +109,24 @@ impl Problem {
             (Self::TokenNameRule, En) => "1 to 100 characters.".into(),
             (Self::TokenNameRule, Ko) => "1~100자로 입력하세요.".into(),
         }
+    }
+}
+
+fn violation_text(violation: Violation, lang: Lang) -> String {
+    use Lang::{En, Ko};
+    match (violation, lang) {
+        // Of these fields only the name must not be empty.
+        (Violation::Empty { .. }, En) => "Enter a name.".into(),
+        (Violation::Empty { .. }, Ko) => "이름을 입력하세요.".into(),
+        (Violation::TooLong { max }, En) => format!("At most {max} characters."),
+        (Violation::TooLong { max }, Ko) => format!("{max}자 이하로 입력하세요."),
+        (Violation::TooLarge { max }, En) => format!("At most {} KiB.", max / 1024),
+        (Violation::TooLarge { max }, Ko) => format!("{} KiB 이하로 입력하세요.", max / 1024),
+        (Violation::Control, En) => "Control characters are not allowed.".into(),
+        (Violation::Control, Ko) => "제어 문자를 쓸 수 없습니다.".into(),
+        (Violation::Nul, En) => "The character U+0000 is not allowed.".into(),
+        (Violation::Nul, Ko) => "U+0000 문자를 쓸 수 없습니다.".into(),
+        (Violation::Ttl { bounds, .. }, lang) => super::i18n::words::ttl_bounds(lang, bounds),
     }
 }
 
@@ -166,23 +170,16 @@ impl WorkspaceForm {
     pub fn check(&self, config: &Config) -> Result<WorkspaceFields, Vec<Wrong>> {
         let ttl = &config.ttl;
         let mut wrong = Vec::new();
-        let name = self.name.trim().to_owned();
-        if name.is_empty() {
-            wrong.push(Problem::NameMissing.of("name"));
-        } else if name.chars().count() > NAME_MAX {
-            wrong.push(Problem::NameTooLong.of("name"));
-        } else if name.chars().any(char::is_control) {
-            wrong.push(Problem::NameControl.of("name"));
-        }
-        let description = self.description.trim().to_owned();
-        if description.chars().count() > DESCRIPTION_MAX {
-            wrong.push(Problem::DescriptionTooLong.of("description"));
-        }
+        let mut ruled = |field, checked: Result<String, Violation>| {
+            checked.unwrap_or_else(|violation| {
+                wrong.push(Problem::Rule(violation).of(field));
+                String::new()
+            })
+        };
+        let name = ruled("name", fields::workspace_name(&self.name).map(str::to_owned));
+        let description = ruled("description", fields::description(self.description.trim().to_owned()));
         // Browsers send line ends as CRLF.
-        let memo = self.memo.replace("\r\n", "\n");
-        if memo.len() > MEMO_MAX {
-            wrong.push(Problem::MemoTooLong.of("memo"));
-        }
+        let memo = ruled("memo", fields::memo(self.memo.replace("\r\n", "\n")));
         let desired = match self.desired_state.as_str() {
             "" | "RUNNING" => Desired::Running,
             "STANDBY" => Desired::Standby,
@@ -264,8 +261,9 @@ fn seconds(number: &str, unit: &str, bounds: TtlBounds) -> Result<Option<u32>, P
     }
     let count: u32 = number.parse().map_err(|_| Problem::TtlNoNumber)?;
     let (_, size) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(Problem::TtlNoNumber)?;
-    let seconds = count.checked_mul(*size).ok_or(Problem::TtlOutOfBounds(bounds))?;
-    if bounds.allow(seconds) { Ok(Some(seconds)) } else { Err(Problem::TtlOutOfBounds(bounds)) }
+    let too_long = Violation::Ttl { seconds: u32::MAX, bounds };
+    let seconds = count.checked_mul(*size).ok_or(Problem::Rule(too_long))?;
+    fields::ttl(Some(seconds), bounds).map_err(Problem::Rule)
 }
 
 /// The largest unit that says it exactly: what the form shows of a stored TTL.
@@ -329,7 +327,7 @@ mod tests {
         let form = WorkspaceForm {
             name: " ".into(),
             description: "x".repeat(501),
-            memo: "x".repeat(MEMO_MAX + 1),
+            memo: "x".repeat(fields::MEMO_MAX + 1),
             desired_state: "DELETED".into(),
             standby_ttl: "2".into(),
             standby_unit: "d".into(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, labels::Labels};
+use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, fields, labels::Labels};
 use codehub_store::NewWorkspace;
 use http::StatusCode;
 use maud::{Markup, html};
@@ -144,11 +144,11 @@ fn name_and_description(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> M
         (Field {
             required: true,
             autofocus: true,
-            max: Some(forms::NAME_MAX),
+            max: Some(fields::NAME_MAX),
             ..Field::text("name", t.name, &form.name)
         }.render(view, wrong))
         (Field {
-            max: Some(forms::DESCRIPTION_MAX),
+            max: Some(fields::DESCRIPTION_MAX),
             hint: Some(t.description_hint),
             ..Field::text("description", t.description, &form.description)
         }.render(view, wrong))

@@ -377,7 +377,7 @@ async fn listen(client: Client, shared: Arc<Shared>) {
     loop {
         let why = follow(&client, &shared, &mut pause).await;
         let was_connected = shared.connected.swap(false, Relaxed);
-        metrics::counter!("codehub_bus_reconnects_total").increment(1);
+        metrics::counter!(crate::metric::BUS_RECONNECTS).increment(1);
         if was_connected {
             // What was said since it went away was not heard.
             shared.resync();

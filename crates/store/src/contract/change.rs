@@ -1,8 +1,12 @@
 //! What is announced, and what is not.
 
 use codehub_domain::{
-    Desired, ErrorReason, Operation, Phase, Progress, event::Actor, limits::Limits, recovery::Recovery,
-    ttl::TtlPolicy, user::Role,
+    Desired, ErrorReason, Operation, Phase, Progress,
+    event::{Actor, Reason},
+    limits::Limits,
+    recovery::Recovery,
+    ttl::TtlPolicy,
+    user::Role,
 };
 
 use super::{Change, Created, Harness, failure, new_workspace, op_id, session_id, token_id};
@@ -98,7 +102,10 @@ pub(crate) async fn nothing_follows_a_deletion(harness: &Harness) {
             racers.push(tokio::spawn(async move {
                 if n == 3 {
                     let wish = Desired::Deleted;
-                    store.workspace_ask(id, wish, Limits::NONE, Actor::Operator, "deleted").await.unwrap();
+                    store
+                        .workspace_ask(id, wish, Limits::NONE, Actor::Operator, &Reason::DeleteRequested)
+                        .await
+                        .unwrap();
                 } else {
                     let edit = Edit { memo: Some(format!("memo {n}")), ..Edit::default() };
                     store.workspace_edit(id, edit).await.unwrap();

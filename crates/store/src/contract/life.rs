@@ -3,7 +3,7 @@
 use codehub_domain::{
     Desired, ErrorReason, Operation, Phase, Status,
     desired::{Answer, Refusal, ask},
-    event::{Actor, Transition},
+    event::{Actor, Reason, Transition},
     limits::Limits,
 };
 
@@ -164,16 +164,16 @@ pub(crate) async fn history_is_newest_first_and_pages(harness: &Harness) {
         from: Phase::Pending,
         to: Phase::Standby,
         operation: Operation::Provisioning,
-        reason: format!("step {n}"),
+        reason: Reason::InstanceEnded(format!("step: {n}")),
         actor: Actor::Controller,
     };
     let saved = store.workspace_save(epoch, &made, &made.status, &[line(1), line(2)]).await.unwrap();
     assert_eq!(saved, Saved::Saved(made.revision + 1));
     let wake = Actor::Wake(user.id);
-    store.workspace_ask(made.id, Desired::Standby, Limits::NONE, wake, "had enough").await.unwrap();
+    store.workspace_ask(made.id, Desired::Standby, Limits::NONE, wake, &Reason::StopRequested).await.unwrap();
     let all = store.workspace_history(made.id, None, 10).await.unwrap();
-    let reasons: Vec<_> = all.items.iter().map(|entry| entry.reason.as_str()).collect();
-    assert_eq!(reasons, ["had enough", "step 2", "step 1", "created"]);
+    let reasons: Vec<_> = all.items.iter().map(|entry| entry.reason.clone()).collect();
+    assert_eq!(reasons, [Reason::StopRequested, line(2).reason, line(1).reason, Reason::Created]);
     assert_eq!((all.more, all.total), (false, Some(4)));
     assert_eq!(all.items[0].actor, format!("wake:{}", user.id));
     let step = &all.items[1];

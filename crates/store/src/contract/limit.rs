@@ -2,7 +2,7 @@
 
 use codehub_domain::{
     Desired, Phase,
-    event::Actor,
+    event::{Actor, Reason},
     limits::{LimitScope, Limits},
 };
 use futures::future::join_all;
@@ -20,7 +20,10 @@ pub(crate) async fn fifty_at_once_get_exactly_the_places(harness: &Harness) {
         let store = harness.store.clone();
         asking.push(async move {
             tokio::spawn(async move {
-                store.workspace_ask(id, Desired::Running, FIVE, Actor::Operator, "start").await.unwrap()
+                store
+                    .workspace_ask(id, Desired::Running, FIVE, Actor::Operator, &Reason::StartRequested)
+                    .await
+                    .unwrap()
             })
             .await
             .unwrap()
@@ -68,7 +71,7 @@ pub(crate) async fn a_refused_creation_leaves_nothing(harness: &Harness) {
 pub(crate) async fn what_takes_a_place(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let ask = |id, wish| harness.store.workspace_ask(id, wish, one, Actor::Operator, "asked");
+    let ask = |id, wish| harness.store.workspace_ask(id, wish, one, Actor::Operator, &Reason::StateRequested);
     let first = harness.workspace(user.id, Desired::Running).await;
     let second = harness.workspace(user.id, Desired::Standby).await;
     harness.put(epoch, first.id, |status| status.phase = Phase::Running).await;

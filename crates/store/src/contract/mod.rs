@@ -25,7 +25,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use codehub_domain::{
     Desired, Epoch, ErrorReason, Failure, OpId, SessionId, Status, Timestamp, TokenId, UserId, Workspace,
     WorkspaceId,
-    event::Actor,
+    event::{Actor, Reason},
     labels::Labels,
     limits::Limits,
     user::{ApiToken, Role, User},
@@ -191,7 +191,10 @@ impl Harness {
     }
 
     async fn ask(&self, id: WorkspaceId, wish: Desired) -> Asked {
-        self.store.workspace_ask(id, wish, Limits::NONE, Actor::Operator, "asked").await.unwrap()
+        self.store
+            .workspace_ask(id, wish, Limits::NONE, Actor::Operator, &Reason::StateRequested)
+            .await
+            .unwrap()
     }
 
     /// Writes a status as the controller would, over whatever is there.

@@ -1,8 +1,9 @@
 //! The way out of ERROR.
 
+use codehub_domain::intent::recovered_entry;
 use codehub_domain::{
     ArchiveKey, Desired, Epoch, ErrorReason, Phase, Truth, Workspace,
-    event::Actor,
+    event::{Actor, Reason},
     limits::Limits,
     recovery::{Recovery, RecoveryRefusal, recover},
 };
@@ -45,7 +46,8 @@ pub(crate) async fn recovery_follows_the_domain(harness: &Harness) {
                     assert!(due.workspaces.contains(&after), "the controller will look");
                     let history = harness.store.workspace_history(before.id, None, 1).await.unwrap();
                     assert_eq!(history.items[0].actor, "operator");
-                    assert!(history.items[0].reason.contains("recovery"));
+                    let entry = recovered_entry(&before.status, &after.status, wish, Actor::Operator);
+                    assert_eq!(history.items[0].reason, entry.reason);
                 }
                 Err(refusal) => {
                     assert_eq!(result, Recovered::Refused(refusal));
@@ -115,8 +117,8 @@ pub(crate) async fn recovery_may_go_another_way(harness: &Harness) {
         let updated = Change::Updated { workspace: before.id, owner: before.owner };
         assert_eq!(harness.drain(&mut changes).await, [updated, Change::Wake], "{desired}");
         let history = harness.store.workspace_history(before.id, None, 10).await.unwrap();
-        let reasons: Vec<&str> = history.items.iter().map(|entry| entry.reason.as_str()).collect();
-        let changed = ["asked for with the recovery", "recovery asked for", "created"];
+        let reasons: Vec<_> = history.items.iter().map(|entry| entry.reason.clone()).collect();
+        let changed = [Reason::RequestedWithRecovery, Reason::RecoveryRequested, Reason::Created];
         assert_eq!(reasons, changed[usize::from(desired == before.desired)..], "{desired}");
         let due = harness.store.workspaces_due(Due::Active).await.unwrap();
         assert!(due.workspaces.contains(&after), "the controller will look");

@@ -4,7 +4,7 @@ use codehub_domain::{
     ArchiveKey, Desired, Epoch, ErrorReason, Failure, Generation, HomeCtx, Operation, Phase, Progress,
     Status, Timestamp, Truth, WorkspaceId,
     condition::{Conditions, set},
-    event::{Actor, Transition},
+    event::{Actor, Reason, Transition},
     gc::Item,
     ttl::TtlPolicy,
 };
@@ -76,7 +76,7 @@ pub(crate) async fn a_save_is_a_compare_and_swap(harness: &Harness) {
         from: Phase::Pending,
         to: Phase::Pending,
         operation: Operation::Provisioning,
-        reason: "began".into(),
+        reason: Reason::OperationStarted,
         actor: Actor::Controller,
     };
     let save =
@@ -123,7 +123,7 @@ pub(crate) async fn a_stale_epoch_changes_nothing_anywhere(harness: &Harness) {
         from: Phase::Running,
         to: Phase::Error,
         operation: Operation::None,
-        reason: "stale".into(),
+        reason: Reason::OperationDone,
         actor: Actor::Controller,
     };
     for epoch in [stale, Epoch(0), Epoch(current.0 + 1)] {

@@ -1,7 +1,10 @@
 //! An edit and a wish in one request: both, or nothing.
 
 use codehub_domain::{
-    Desired, Epoch, ErrorReason, Operation, Phase, Workspace, desired::Refusal, event::Actor, limits::Limits,
+    Desired, Epoch, ErrorReason, Operation, Phase, Workspace,
+    desired::Refusal,
+    event::{Actor, Reason},
+    limits::Limits,
     user::User,
 };
 
@@ -22,7 +25,9 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     let id = on_standby(harness, &user, epoch).await.id;
     let together = |edit, wish| {
         let (limits, actor) = (Limits::NONE, Actor::Operator);
-        harness.store.workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason: "both at once" })
+        harness
+            .store
+            .workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason: &Reason::StateRequested })
     };
     harness.pass(100).await;
     let before = harness.get(id).await;
@@ -41,7 +46,7 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     let updated = Change::Updated { workspace: id, owner: user.id };
     assert_eq!(harness.drain(&mut changes).await, [updated, Change::Wake]);
     let history = harness.store.workspace_history(id, None, 10).await.unwrap();
-    assert_eq!((history.items[0].reason.as_str(), history.total), ("both at once", Some(2)));
+    assert_eq!((&history.items[0].reason, history.total), (&Reason::StateRequested, Some(2)));
 
     // What is wanted already is no reason not to edit.
     harness.pass(100).await;
@@ -61,9 +66,10 @@ pub(crate) async fn a_refused_wish_edits_nothing(harness: &Harness) {
     let one = Limits { running_per_user: 1, running_global: 0 };
     let together = |id, wish| {
         let (edit, actor) = (renamed("no"), Actor::Operator);
-        harness
-            .store
-            .workspace_edit_and_ask(id, Ask { wish, edit, limits: one, actor, reason: "both at once" })
+        harness.store.workspace_edit_and_ask(
+            id,
+            Ask { wish, edit, limits: one, actor, reason: &Reason::StateRequested },
+        )
     };
     assert_eq!(together(workspace_id(), Desired::Running).await.unwrap(), Asked::NotFound);
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
     Desired, Epoch, Operation, Phase, Timestamp, WorkspaceId,
-    event::Actor,
+    event::{Actor, Reason},
     limits::Limits,
     ttl::{TtlPolicy, expired, expiry},
 };
@@ -114,11 +114,11 @@ pub(crate) async fn expiry_says_why(harness: &Harness) {
     assert_eq!(expired, expected);
     assert_eq!(harness.store.ttl_expire(epoch, &POLICY).await.unwrap(), [], "once");
     for (id, phase, reason) in [
-        (running, Phase::Running, "no activity for 10 minutes"),
-        (standby, Phase::Standby, "on standby for 30 minutes"),
+        (running, Phase::Running, Reason::TtlStandby(600)),
+        (standby, Phase::Standby, Reason::TtlArchive(1800)),
     ] {
         let line = &harness.store.workspace_history(id, None, 1).await.unwrap().items[0];
-        assert_eq!((line.reason.as_str(), line.actor.as_str()), (reason, "ttl"));
+        assert_eq!((&line.reason, line.actor.as_str()), (&reason, "ttl"));
         assert_eq!((line.from, line.to), (phase, phase));
     }
 }
@@ -131,7 +131,10 @@ pub(crate) async fn a_start_wins_over_the_ttl(harness: &Harness) {
         let (expiring, asking) = (harness.store.clone(), harness.store.clone());
         let ttl = tokio::spawn(async move { expiring.ttl_expire(epoch, &POLICY).await.unwrap() });
         let user = tokio::spawn(async move {
-            asking.workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, "start").await.unwrap()
+            asking
+                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, &Reason::StartRequested)
+                .await
+                .unwrap()
         });
         let (expired, asked) = (ttl.await.unwrap(), user.await.unwrap());
         match asked {

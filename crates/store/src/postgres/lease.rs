@@ -100,7 +100,7 @@ impl LeaseSeat {
         }
         self.suspect = None;
         if let Some((pid, _)) = suspect {
-            metrics::counter!("codehub_leader_takeovers_total").increment(1);
+            metrics::counter!(crate::metric::LEADER_TAKEOVERS).increment(1);
             tracing::warn!(pid, "the leader has not been heard of for a while; its session is ended");
             sqlx::query("SELECT pg_terminate_backend($1, 1000)").bind(pid).execute(connection).await?;
         }

@@ -36,7 +36,7 @@ pub(super) async fn start(
 async fn run(options: PgConnectOptions, mut listener: PgListener, changes: broadcast::Sender<Change>) {
     loop {
         let why = follow(&mut listener, &changes).await;
-        metrics::counter!("codehub_db_listener_reconnects_total").increment(1);
+        metrics::counter!(crate::metric::LISTENER_RECONNECTS).increment(1);
         tracing::warn!(error = %why, "the database's notifications are interrupted; connecting again");
         let mut pause = RETRY_FIRST;
         listener = loop {

@@ -20,7 +20,7 @@ pub(super) async fn append(
                 "INSERT INTO workspace_events
                      (workspace_id, at, from_phase, to_phase, operation, reason, actor)
                  VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                args![id, now, *from, *to, *operation, reason, actor.to_string()],
+                args![id, now, *from, *to, *operation, reason.stored(), actor.to_string()],
             )
             .await?;
     }

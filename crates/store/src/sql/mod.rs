@@ -29,7 +29,7 @@ use async_trait::async_trait;
 use codehub_domain::{Epoch, Timestamp, change::Change};
 
 pub(crate) use self::value::{Bind, Value, args, json};
-use crate::{Page, Result, StoreError, row::SqlRow};
+use crate::{Page, Result, StoreError, metric, row::SqlRow};
 
 /// Something that runs statements: a transaction, or a store for a statement of its own.
 #[async_trait]
@@ -127,7 +127,7 @@ async fn timed<S: SqlStore, T>(query: &'static str, work: impl Future<Output = R
             Err(StoreError::Unreachable(format!("no answer within {} s", limit.as_secs())))
         }),
     };
-    metrics::histogram!("codehub_db_query_seconds", "query" => query).record(started.elapsed().as_secs_f64());
+    metrics::histogram!(metric::QUERY_SECONDS, "query" => query).record(started.elapsed().as_secs_f64());
     result
 }
 

@@ -6,7 +6,7 @@ use codehub_domain::{
     Desired, HoldId, Phase, UserId, Workspace, WorkspaceId,
     activity::{Hold, NewHold},
     desired::Refusal,
-    event::{Actor, HistoryEntry},
+    event::{Actor, HistoryEntry, Reason},
     intent::{Edit, NewWorkspace},
     labels::LabelFilter,
     limits::{LimitHit, Limits, RunningWorkspace},
@@ -34,13 +34,13 @@ pub struct Ask<'a> {
     pub limits: Limits,
     pub actor: Actor,
     /// For the history.
-    pub reason: &'a str,
+    pub reason: &'a Reason,
 }
 
 impl Ask<'static> {
     /// The wish for another desired state that comes with a recovery.
     pub(crate) fn with_recovery(wish: Desired, limits: Limits, actor: Actor) -> Self {
-        Self { wish, edit: Edit::default(), limits, actor, reason: "asked for with the recovery" }
+        Self { wish, edit: Edit::default(), limits, actor, reason: &Reason::RequestedWithRecovery }
     }
 }
 

@@ -1,9 +1,8 @@
-//! The history in people's words. What is stored is English and for programs as much as for people:
-//! sentences we know are said in the reader's language, the others as they are.
+//! The history in people's words.
 
-use codehub_domain::Operation;
+use codehub_domain::{Operation, activity::SNOOZED, event::Reason, plan::Abandoned};
 
-use super::{Lang, words};
+use super::{Lang, trouble, words};
 
 /// An operation as a thing that happened.
 pub fn operation(lang: Lang, operation: Operation) -> &'static str {
@@ -28,51 +27,60 @@ pub fn operation(lang: Lang, operation: Operation) -> &'static str {
     }
 }
 
-/// Why, as stored, in the reader's language where we know the sentence.
-pub fn reason(lang: Lang, reason: &str) -> String {
-    let known = match lang {
-        Lang::En => None,
-        Lang::Ko => match reason {
-            "began" => Some("진행 시작"),
-            "done" => Some("완료"),
-            "observed" => Some("상태 확인"),
-            "created" => Some("생성됨"),
-            "snoozed" => Some("1시간 더 사용"),
-            "deleted" => Some("삭제 요청"),
-            "start asked for" => Some("시작 요청"),
-            "stop asked for" => Some("중지 요청"),
-            "archiving asked for" => Some("보관 요청"),
-            "asked for through the API" => Some("API 요청"),
-            "recovery asked for" => Some("복구 요청"),
-            "asked for with the recovery" => Some("복구와 함께 요청"),
-            "recovery asked for, accepting the loss" => Some("데이터 유실을 감수한 복구 요청"),
-            _ if reason.starts_with("recovery asked for, from archive ") => Some("보관본에서 복구 요청"),
-            _ => None,
-        },
-    };
-    if let Some(text) = known {
-        return text.to_owned();
-    }
-    let idle = |prefix, said: &dyn Fn(String) -> String| reason.strip_prefix(prefix).and_then(span).map(said);
+/// Why it happened.
+pub fn reason(lang: Lang, reason: &Reason) -> String {
     match lang {
-        Lang::En => reason.to_owned(),
-        Lang::Ko => idle("no activity for ", &|span| format!("{span} 동안 활동 없음"))
-            .or_else(|| idle("on standby for ", &|span| format!("{span} 동안 대기")))
-            .unwrap_or_else(|| reason.to_owned()),
+        Lang::En => reason.to_string(),
+        Lang::Ko => korean(reason),
     }
 }
 
-/// `10 minutes` in Korean.
-fn span(text: &str) -> Option<String> {
-    let (number, unit) = text.split_once(' ')?;
-    let size = match unit.trim_end_matches('s') {
-        "second" => 1,
-        "minute" => 60,
-        "hour" => 3600,
-        "day" => 86_400,
-        _ => return None,
-    };
-    Some(words::span(Lang::Ko, number.parse::<u64>().ok()?.checked_mul(size)?))
+fn korean(reason: &Reason) -> String {
+    let span = |seconds: u32| words::span(Lang::Ko, seconds.into());
+    match reason {
+        Reason::Created => "생성됨".into(),
+        Reason::CreatedFromArchive(key) => format!("보관본에서 생성됨: {key}"),
+        Reason::StartRequested => "시작 요청".into(),
+        Reason::StopRequested => "중지 요청".into(),
+        Reason::ArchiveRequested => "보관 요청".into(),
+        Reason::DeleteRequested => "삭제 요청".into(),
+        Reason::StateRequested => "API로 목표 상태 변경".into(),
+        Reason::OpenedInBrowser => "브라우저에서 열림".into(),
+        Reason::RecoveryRequested => "복구 요청".into(),
+        Reason::RecoveryAcceptingLoss => "데이터 유실을 감수한 복구 요청".into(),
+        Reason::RecoveryFromArchive(key) => format!("보관본에서 복구 요청: {key}"),
+        Reason::RequestedWithRecovery => "복구와 함께 목표 상태 요청".into(),
+        Reason::TtlStandby(seconds) => format!("{} 동안 활동 없음", span(*seconds)),
+        Reason::TtlArchive(seconds) => format!("{} 동안 대기", span(*seconds)),
+        Reason::OperationStarted => "시작됨".into(),
+        Reason::OperationDone => "완료".into(),
+        Reason::Confirmed => "상태 확인".into(),
+        Reason::Abandoned(why) => format!("취소됨: {}", abandoned(*why)),
+        Reason::InstanceEnded(how) => format!("인스턴스 종료: {how}"),
+        Reason::InstanceNotAnswering => "인스턴스가 상태 점검에 응답하지 않음".into(),
+        Reason::InstanceGone => "인스턴스가 사라짐".into(),
+        Reason::Failed(failure) => {
+            format!("{}: {}", trouble::reason(Lang::Ko, failure.reason), failure.message)
+        }
+        Reason::Other(text) => text.clone(),
+    }
+}
+
+fn abandoned(why: Abandoned) -> &'static str {
+    match why {
+        Abandoned::HomeElsewhere => "홈이 이 작업의 시작 위치에 없음",
+        Abandoned::HomeInAnotherArchive => "홈이 다른 보관본에 있음",
+        Abandoned::HomeWasInUse => "보관하는 동안 홈이 사용됨",
+        Abandoned::NotNeeded => "실패했지만 더는 필요하지 않음",
+    }
+}
+
+/// Why a lease was taken, in the words of whoever took it, or ours for the button that takes one.
+pub fn hold(lang: Lang, reason: &str) -> &str {
+    match lang {
+        Lang::Ko if reason == SNOOZED => "1시간 연장",
+        Lang::En | Lang::Ko => reason,
+    }
 }
 
 /// Who did it, from the history's text.
@@ -100,17 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_sentences_are_translated_and_others_kept() {
-        for (stored, ko) in [
-            ("began", "진행 시작"),
-            ("no activity for 10 minutes", "10분 동안 활동 없음"),
-            ("no activity for 1 hour", "1시간 동안 활동 없음"),
-            ("on standby for 1 day", "1일 동안 대기"),
-            ("no activity for ages", "no activity for ages"),
-            ("Timeout: it took too long", "Timeout: it took too long"),
+    fn reasons_have_both_languages() {
+        for (stored, en, ko) in [
+            ("operation_started", "started", "시작됨"),
+            ("opened_in_browser", "Opened in the browser", "브라우저에서 열림"),
+            ("ttl_standby: 600", "No activity for 10 minutes", "10분 동안 활동 없음"),
+            ("instance_ended: exit code 1", "Instance ended: exit code 1", "인스턴스 종료: exit code 1"),
+            ("failed: Timeout: too slow", "Timeout: too slow", "시간 초과: too slow"),
+            ("something of 2019", "something of 2019", "something of 2019"),
         ] {
-            assert_eq!(reason(Lang::Ko, stored), ko);
-            assert_eq!(reason(Lang::En, stored), stored);
+            let it = Reason::read(stored);
+            assert_eq!((reason(Lang::En, &it).as_str(), reason(Lang::Ko, &it).as_str()), (en, ko));
         }
     }
 

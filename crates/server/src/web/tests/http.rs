@@ -7,7 +7,10 @@ use ::http::{
     },
 };
 use codehub_domain::{
-    Desired, ErrorReason, Failure, Operation, Phase, event::Actor, limits::Limits, user::Role,
+    Desired, ErrorReason, Failure, Operation, Phase,
+    event::{Actor, Reason},
+    limits::Limits,
+    user::Role,
 };
 use codehub_store::{Edit, ReplicaNote};
 
@@ -367,7 +370,10 @@ async fn recovery_offers_to_go_another_way() {
     let (_, root) = app.person("root", Role::Admin).await;
     let store = app.app.store();
     let made = app.workspace(me, "too large").await;
-    store.workspace_ask(made.id, Desired::Archived, Limits::NONE, Actor::User(me), "archive").await.unwrap();
+    store
+        .workspace_ask(made.id, Desired::Archived, Limits::NONE, Actor::User(me), &Reason::ArchiveRequested)
+        .await
+        .unwrap();
     let made = store.workspace_get(made.id).await.unwrap().unwrap();
     let made = app
         .put(&made, |status| {

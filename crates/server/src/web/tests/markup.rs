@@ -2,6 +2,7 @@
 
 use codehub_domain::{
     Desired, ErrorReason, Failure, Operation, Phase, Progress, Timestamp, Truth, Workspace, condition,
+    fields::Violation,
     user::{Role, User},
 };
 use maud::Markup;
@@ -296,5 +297,5 @@ fn errors_speak_every_language() {
         let meaning = |lang| super::super::i18n::trouble::reason_meaning(lang, *reason);
         assert_ne!(meaning(Lang::En), meaning(Lang::Ko), "{reason}");
     }
-    assert!(forms::Problem::NameMissing.text(Lang::Ko).contains("이름"));
+    assert!(forms::Problem::Rule(Violation::Empty { max: 1 }).text(Lang::Ko).contains("이름"));
 }

@@ -41,7 +41,7 @@ pub(super) async fn run(
             continue;
         }
         if let Err(error) = publish(&batch, commands.clone()).await {
-            metrics::counter!("codehub_bus_errors_total").increment(batch.len() as u64);
+            metrics::counter!(crate::metric::BUS_ERRORS).increment(batch.len() as u64);
             tracing::debug!(%error, messages = batch.len(), "could not be published; everybody reads again later");
             shared.lost.store(true, Relaxed);
         }

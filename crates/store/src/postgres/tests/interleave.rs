@@ -7,7 +7,10 @@ use std::{
 };
 
 use codehub_domain::{
-    Desired, Epoch, Phase, Timestamp, WorkspaceId, event::Actor, limits::Limits, ttl::TtlPolicy,
+    Desired, Epoch, Phase, Timestamp, WorkspaceId,
+    event::{Actor, Reason},
+    limits::Limits,
+    ttl::TtlPolicy,
 };
 use codehub_testing::let_time_pass;
 use futures::{StreamExt, stream};
@@ -80,7 +83,7 @@ async fn one(
         let_time_pass(Duration::from_millis(wait_user)).await;
         if starts {
             let asked = store
-                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, "start")
+                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, &Reason::StartRequested)
                 .await
                 .unwrap();
             match asked {

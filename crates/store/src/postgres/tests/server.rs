@@ -1,6 +1,11 @@
 //! The server: what is said when something is wrong with it, and what survives its absence.
 
-use codehub_domain::{Desired, event::Actor, limits::Limits, user::Role};
+use codehub_domain::{
+    Desired,
+    event::{Actor, Reason},
+    limits::Limits,
+    user::Role,
+};
 use sqlx::postgres::PgListener;
 
 use super::{Database, PostgresStore};
@@ -90,9 +95,21 @@ async fn ids_are_told_and_only_of_what_somebody_waits_for() {
     assert!(store.workspaces_observed(epoch, &[made.id]).await.unwrap());
     let edit = Edit { memo: Some("m".repeat(64 * 1024)), ..Edit::default() };
     assert_eq!(store.workspace_edit(made.id, edit).await.unwrap().unwrap().memo.len(), 64 * 1024);
-    let wish = store.workspace_ask(made.id, Desired::Running, Limits::NONE, Actor::Operator, "start");
+    let wish = store.workspace_ask(
+        made.id,
+        Desired::Running,
+        Limits::NONE,
+        Actor::Operator,
+        &Reason::StartRequested,
+    );
     assert!(matches!(wish.await.unwrap(), Asked::Changed(_)));
-    let wish = store.workspace_ask(made.id, Desired::Deleted, Limits::NONE, Actor::Operator, "delete");
+    let wish = store.workspace_ask(
+        made.id,
+        Desired::Deleted,
+        Limits::NONE,
+        Actor::Operator,
+        &Reason::DeleteRequested,
+    );
     assert!(matches!(wish.await.unwrap(), Asked::Changed(_)));
 
     let ids = format!("{} {}", made.id, made.owner);
