@@ -49,6 +49,8 @@ pub(super) struct Detail {
     pub(super) people: HashMap<UserId, User>,
     pub(super) policy: TtlPolicy,
     pub(super) activity: ActivityView,
+    /// Whether workspaces run from images here.
+    pub(super) from_images: bool,
 }
 
 impl Detail {
@@ -72,7 +74,8 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let owner = people.get(&workspace.owner).map(|user| user.username.clone()).unwrap_or_default();
     let activity = activity::of(app, &workspace).await?;
     let policy = app.config.ttl_policy();
-    Ok(Detail { workspace, owner, archives, history, people, policy, activity })
+    let from_images = app.backends.instances.kind() != "process";
+    Ok(Detail { workspace, owner, archives, history, people, policy, activity, from_images })
 }
 
 fn user_of(actor: &str) -> Option<UserId> {
@@ -162,7 +165,7 @@ fn facts(view: &View, detail: &Detail) -> Markup {
                 @if !ws.status.instance_backend.is_empty() {
                     dt { (t.runs_in) } dd { code { (ws.status.instance_backend) } }
                 }
-                @if ws.status.instance_backend != "process" && !ws.status.instance_backend.is_empty() {
+                @if detail.from_images && !ws.status.instance_backend.is_empty() {
                     dt { (t.image) } dd.break { code { (ws.image_ref) } }
                 }
                 @if !ws.labels.is_empty() {
