@@ -53,6 +53,8 @@ pub(super) struct Detail {
     pub(super) policy: TtlPolicy,
     pub(super) expiry: Option<Expiry>,
     pub(super) activity: ActivityView,
+    /// Whether workspaces run from images here.
+    pub(super) from_images: bool,
 }
 
 impl Detail {
@@ -76,7 +78,8 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let owner = people.get(&workspace.owner).map(|user| user.username.clone()).unwrap_or_default();
     let activity = activity::of(app, &workspace).await?;
     let (policy, expiry) = (app.config.ttl_policy(), app.expiry(&workspace));
-    Ok(Detail { workspace, owner, archives, history, people, policy, expiry, activity })
+    let from_images = app.backends.instances.kind() != "process";
+    Ok(Detail { workspace, owner, archives, history, people, policy, expiry, activity, from_images })
 }
 
 fn user_of(actor: &str) -> Option<UserId> {
@@ -166,7 +169,7 @@ fn facts(view: &View, detail: &Detail) -> Markup {
                 @if !ws.status.instance_backend.is_empty() {
                     dt { (t.runs_in) } dd { code { (ws.status.instance_backend) } }
                 }
-                @if ws.status.instance_backend != "process" && !ws.status.instance_backend.is_empty() {
+                @if detail.from_images && !ws.status.instance_backend.is_empty() {
                     dt { (t.image) } dd.break { code { (ws.image_ref) } }
                 }
                 @if !ws.labels.is_empty() {
