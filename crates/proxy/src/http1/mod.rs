@@ -15,6 +15,7 @@ pub(crate) mod connection;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod head;
+mod patience;
 pub(crate) mod pool;
 pub(crate) mod reader;
 mod remembered;
