@@ -8,7 +8,7 @@
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -19,12 +19,12 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpStream, tcp::OwnedWriteHalf},
-    time::{Instant, Sleep},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture, WaitForCancellationFutureOwned};
 
 use super::{
     ConnectionHandle, Front, Takeover,
+    patience::Patience,
     remembered::{self, Begun, Client},
 };
 use crate::{
@@ -80,7 +80,7 @@ pub(crate) async fn serve(
         loan: None,
         answering: 0,
         answer: Outbound::default(),
-        patience: Patience { within: front.heads_within, since: None, sleep: None },
+        patience: Patience::new(front.heads_within),
         shutdown: Rarely::new(shutdown.cancelled()),
         closing: None,
         ending: false,
@@ -167,7 +167,7 @@ impl Connection<'_> {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Found> {
         loop {
             if let Some(found) = self.find() {
-                self.patience.since = None;
+                self.patience.begin_anew();
                 return Poll::Ready(found);
             }
             match self.poll_read(cx) {
@@ -481,27 +481,5 @@ impl Connection<'_> {
     fn into_stream(mut self) -> Option<(TcpStream, BytesMut)> {
         let Reader { stream, ahead } = self.reader.take()?;
         stream.reunite(self.writer).ok().map(|stream| (stream, ahead))
-    }
-}
-
-/// How long a client may take for the head of its next request. The timer is one for the whole connection, and
-/// moved on only when it fires.
-struct Patience {
-    within: Duration,
-    since: Option<Instant>,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl Patience {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let due = *self.since.get_or_insert_with(Instant::now) + self.within;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        loop {
-            ready!(sleep.as_mut().poll(cx));
-            if Instant::now() >= due {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(due);
-        }
     }
 }

@@ -6,6 +6,7 @@
 //! would be paid for by every asset of every IDE.
 
 pub(crate) mod connection;
+mod patience;
 mod remembered;
 
 use std::{

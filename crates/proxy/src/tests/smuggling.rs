@@ -320,6 +320,51 @@ async fn an_unread_body_is_not_read_as_requests() {
     assert!(!answer.contains("/smuggled"), "{answer}");
 }
 
+/// Programs that turn names into variables take `_` for `-`, and would read a second length, host or address.
+#[tokio::test]
+async fn disguised_names_reach_nobody() {
+    let upstream = Upstream::answering("Set_Cookie: session=evil\r\nTransfer_Encoding: chunked\r\n").await;
+    let rig = Rig::before(&upstream).await;
+    let lines = [
+        "Content_Length: 5",
+        "Transfer_Encoding: chunked",
+        "Host_: b",
+        "X_Forwarded_For: 6.6.6.6",
+        "X-Forwarded_Host: evil.example",
+        "X_Request_Id: mine",
+        "X_Own: kept",
+    ];
+    for _ in 0..2 {
+        let answer = rig.get("/", &lines).await;
+        assert_eq!(status_of(&answer), 200);
+        let (answered, asked) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(!answered.contains('_'), "{answered}");
+        let kept: Vec<String> =
+            asked.lines().filter(|line| line.contains('_')).map(str::to_lowercase).collect();
+        assert_eq!(kept, ["host_: b", "x_own: kept"], "{asked}");
+    }
+}
+
+/// A handshake that is answered with something else leaves a connection that speaks HTTP, and as strictly.
+#[tokio::test]
+async fn a_refused_upgrade_is_no_way_around_the_reader() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = Rig::before(&upstream).await;
+    let cookie = format!("Cookie: {COOKIE}");
+    let upgrade =
+        [&cookie[..], "Connection: Upgrade", "Upgrade: websocket", "Origin: https://code.example.com"];
+    for (next, status) in [
+        (head("GET", "/next", &[&cookie, "Connection: close"]), "200"),
+        (post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", SMUGGLED), "400"),
+    ] {
+        let answer = rig.raw(head("GET", "/ws", &upgrade) + &next).await;
+        assert_eq!(status_of(&answer), 200, "{answer}");
+        let second = answer.rfind("HTTP/1.1 2").max(answer.rfind("HTTP/1.1 4")).unwrap();
+        assert_eq!(&answer[second + 9..second + 12], status, "{answer}");
+        assert!(!answer.contains("/smuggled"), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn connect_and_trace_are_not_proxied() {
     let rig = Rig::new().await;

@@ -258,6 +258,23 @@ async fn a_credential_that_runs_out_ends_what_it_opened() {
     timeout(Duration::from_millis(2500), stream.read_u8()).await.expect_err("it lasts");
 }
 
+/// One timer serves all of them.
+#[tokio::test]
+async fn a_credential_that_ends_soon_does_not_wait_for_one_that_ends_late() {
+    let upstream = echo().await;
+    let rig = Rig::before(&upstream).await;
+    *rig.gate.until.lock().unwrap() = Some(Instant::now() + Duration::from_secs(60));
+    let mut late = open(&rig).await;
+    let until = Instant::now() + Duration::from_millis(1200);
+    *rig.gate.until.lock().unwrap() = Some(until);
+    let mut soon = open_by_token(&rig).await;
+    assert_eq!(rest(&mut soon).await, close_frame(1008, "signed out", false));
+    assert!((until..until + Duration::from_secs(2)).contains(&Instant::now()));
+    let message = [0x82, 0x81, 0, 0, 0, 0, 7];
+    late.write_all(&message).await.unwrap();
+    assert_eq!(read(&mut late, message.len()).await, message);
+}
+
 #[tokio::test]
 async fn work_on_a_connection_prolongs_its_session_and_an_open_tab_does_not() {
     let rig = async || {

@@ -128,7 +128,10 @@ pub(super) fn switch(
 /// A relay between a client and a workspace.
 type Both = Relay<TcpStream, Connection>;
 
-/// Not an `async fn`: that would hold its arguments twice, and there are thousands of these.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn holds its arguments twice, and there are thousands of these"
+)]
 fn run(proxy: Arc<Proxy>, mut news: News, mut relay: Both) -> impl Future<Output = ()> + Send {
     async move {
         let _open = proxy.metrics.websocket();

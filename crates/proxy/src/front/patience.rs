@@ -1,0 +1,41 @@
+//! How long a client is waited for.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep};
+
+/// How long a client may take for the head of its next request. The timer is one for the whole connection, and
+/// moved on only when it fires.
+pub(super) struct Patience {
+    within: Duration,
+    since: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    pub(super) fn new(within: Duration) -> Self {
+        Self { within, since: None, sleep: None }
+    }
+
+    /// The next head has its time to itself.
+    pub(super) fn begin_anew(&mut self) {
+        self.since = None;
+    }
+
+    /// Ready when the time is up, counted from the first call since it began anew.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let due = *self.since.get_or_insert_with(Instant::now) + self.within;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(due);
+        }
+    }
+}
