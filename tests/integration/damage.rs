@@ -51,6 +51,38 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
     );
 }
 
+/// Whoever has just put the home back is believed at once, not when somebody next looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_was_put_back_is_found_when_recovery_is_asked_for() {
+    // Nobody looks by themselves before the test is over.
+    let server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "10m").start().await;
+    let id = with_history(&server).await;
+    let home = server.home(&id);
+    let aside = server.setup.data.path().join("aside");
+    fs::rename(&home, &aside).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::CONFLICT, "it is still gone: {body}");
+    fs::rename(&aside, &home).unwrap();
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "the home as it was");
+
+    server.go(&id, "archive").await;
+    let files = server.archive_files(&id);
+    let hidden = |path: &std::path::Path| format!("{}.hidden", path.display());
+    files.iter().for_each(|path| fs::rename(path, hidden(path)).unwrap());
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    files.iter().for_each(|path| fs::rename(hidden(path), path).unwrap());
+    let (status, body) = recover(&server, &id, json!({ "accept_data_loss": true })).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "nothing was lost");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_has_the_home_of_its_archive_and_goes_its_own_way() {
     let server = Setup::new().start().await;

@@ -96,13 +96,20 @@ impl Context {
     }
 }
 
-impl Context {
+impl Backends {
     /// Where the home of this workspace is, if that is a backend this deployment does not use (any
     /// more). Such a home is left alone: not seeing it here proves nothing.
     pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
         let at = workspace.status.storage_backend.as_str();
-        let foreign = !at.is_empty() && at != self.backends.volumes.kind();
+        let foreign = !at.is_empty() && at != self.volumes.kind();
         (foreign && workspace.status.home.truth == Truth::Volume).then_some(at)
+    }
+}
+
+impl Context {
+    /// As [`Backends::elsewhere`].
+    pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
+        self.backends.elsewhere(workspace)
     }
 
     fn lead(&self, epoch: Option<Epoch>) {

@@ -63,10 +63,10 @@ fn span(seconds: u32) -> String {
 pub(crate) fn recovery_reason(wish: Recovery) -> String {
     match wish {
         Recovery { restore_from: Some(key), .. } => format!("recovery asked for, from archive {key}"),
-        Recovery { restore_from: None, accept_data_loss: true } => {
+        Recovery { restore_from: None, accept_data_loss: true, .. } => {
             "recovery asked for, accepting the loss".into()
         }
-        Recovery { restore_from: None, accept_data_loss: false } => "recovery asked for".into(),
+        Recovery { restore_from: None, accept_data_loss: false, .. } => "recovery asked for".into(),
     }
 }
 

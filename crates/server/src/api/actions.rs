@@ -145,6 +145,7 @@ async fn recover(
     let wish = Recovery {
         restore_from: fields::archive_key("restore_from", body.restore_from.as_deref())?,
         accept_data_loss: body.accept_data_loss,
+        ..Recovery::default()
     };
     let desired = body.desired_state.as_deref().map(fields::desired_state).transpose()?;
     service::find(&app, &me.user, id, service::access_for_recovery(desired)).await?;

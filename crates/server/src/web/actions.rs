@@ -109,7 +109,8 @@ async fn recover(
             Err(_) => return Ok(see_other_saying(&app, there, Plain::NoSuchArchive)),
         },
     };
-    let wish = Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes" };
+    let wish =
+        Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes", ..Recovery::default() };
     let flash = match service::recover(&app, id, wish, desired, me.actor()).await {
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,
