@@ -16,6 +16,9 @@ async fn from_creation_to_deletion() {
     );
     assert_eq!(workspace["path"], format!("/w/{id}/"));
     assert_eq!(workspace["conditions"]["infra.container_ready"]["status"], "True");
+    let archive = &workspace["conditions"]["storage.archive_ready"];
+    assert_eq!((archive["status"].as_str(), archive["reason"].as_str()), (Some("False"), Some("NoArchive")));
+    assert!(workspace["image_ref"].is_null(), "a process has no image: {workspace}");
     assert_eq!(server.inside(&id, "/write?note=hello").await.as_deref(), Some("ok"));
 
     let stopped = server.go(&id, "stop").await;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::activity::ActivityView;
-use crate::app::App;
+use crate::{app::App, config::RuntimeKind};
 
 /// A workspace.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -22,7 +22,8 @@ pub struct WorkspaceView {
     pub description: String,
     pub memo: String,
     pub owner: Owner,
-    pub image_ref: String,
+    /// Null where workspaces are processes, which have none.
+    pub image_ref: Option<String>,
     /// What exists.
     #[schema(value_type = PhaseName)]
     pub phase: Phase,
@@ -155,7 +156,7 @@ impl WorkspaceView {
             description: workspace.description.clone(),
             memo: workspace.memo.clone(),
             owner: Owner { id: workspace.owner, username: owner.to_owned() },
-            image_ref: workspace.image_ref.clone(),
+            image_ref: (config.runtime.kind != RuntimeKind::Process).then(|| workspace.image_ref.clone()),
             phase: status.phase,
             operation: status.operation,
             desired_state: workspace.desired,
