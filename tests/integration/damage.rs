@@ -32,6 +32,7 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
     server.post(&format!("/workspaces/{id}/start"), json!({})).await;
     let workspace = server.until_phase(&id, "ERROR").await;
     assert_eq!(workspace["error"]["reason"], "DataLost");
+    assert_eq!(workspace["waiting"]["reason"], "NeedsRecovery");
 
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!((status, body["error"]["code"].as_str()), (StatusCode::CONFLICT, Some("INVALID_STATE")));

@@ -27,6 +27,7 @@ pub mod recovery;
 pub mod retry;
 pub mod ttl;
 pub mod user;
+pub mod waiting;
 pub mod workspace;
 
 pub use error::{ErrorReason, Failure};
