@@ -84,6 +84,43 @@ async fn a_home_that_was_put_back_is_found_when_recovery_is_asked_for() {
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "nothing was lost");
 }
 
+/// What does not run and is not started before somebody decides is in nobody's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_takes_a_place_only_while_something_runs_and_a_stop_ends_that() {
+    let server = Setup::new()
+        .env("LIMITS_MAX_RUNNING_PER_USER", "1")
+        .env("COORDINATOR_IDLE_INTERVAL", "1s")
+        .start()
+        .await;
+    let id = server.create(json!({ "name": "broken", "desired_state": "STANDBY" })).await;
+    let (home, aside) = (server.home(&id), server.setup.data.path().join("aside"));
+    fs::rename(&home, &aside).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    let (status, other) = server.post("/workspaces?wait=30", json!({ "name": "other" })).await;
+    assert_eq!(status, StatusCode::CREATED, "nothing of the broken one runs: {other}");
+    server.until_arrived(other["id"].as_str().unwrap()).await;
+    fs::rename(&aside, &home).unwrap();
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "recovered, it would run: {body}");
+    server.go(other["id"].as_str().unwrap(), "stop").await;
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+
+    // Now it is lost while it runs: what runs takes the place, is listed, and can be stopped.
+    fs::rename(&home, &aside).unwrap();
+    server.until_phase(&id, "ERROR").await;
+    let (status, body) = server.post("/workspaces", json!({ "name": "third" })).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "it still runs: {body}");
+    assert_eq!(body["error"]["details"]["running"][0]["id"], id.as_str(), "{body}");
+    fs::rename(&aside, &home).unwrap();
+    server.go(&id, "stop").await;
+    assert!(server.processes().is_empty(), "nothing runs on standby");
+    let (status, body) = server.post("/workspaces", json!({ "name": "third" })).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_has_the_home_of_its_archive_and_goes_its_own_way() {
     let server = Setup::new().start().await;

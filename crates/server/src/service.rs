@@ -10,7 +10,7 @@ use codehub_domain::{
     activity::Hold,
     desired::Refusal,
     event::Actor,
-    limits::LimitHit,
+    limits::{LimitHit, takes_a_place},
     observed::Seen,
     recovery::{Recovery, RecoveryRefusal, home_is_lost},
     user::User,
@@ -152,8 +152,10 @@ pub fn access_for_recovery(desired: Option<Desired>) -> Access {
 
 /// Asks for another desired state on somebody's behalf, after [`find`].
 ///
+/// A stop ends what still runs of a workspace in ERROR, too: that is a recovery to STANDBY.
+///
 /// # Errors
-/// Busy, in ERROR, gone, or over the limit.
+/// Busy, in ERROR, gone, over the limit, or a choice is missing without which nothing may be ended.
 pub async fn ask(
     app: &App,
     id: WorkspaceId,
@@ -161,7 +163,17 @@ pub async fn ask(
     actor: Actor,
     reason: &str,
 ) -> Result<Workspace, Denied> {
-    edit_and_ask(app, id, Edit::default(), wish, actor, reason).await
+    match edit_and_ask(app, id, Edit::default(), wish, actor, reason).await {
+        // What still runs of one in ERROR takes a place, and whoever needs that place may end it.
+        Err(Denied::NeedsRecovery) if wish == Desired::Standby && still_runs(app, id).await? => {
+            recover(app, id, Recovery::default(), Some(wish), actor).await
+        }
+        answer => answer,
+    }
+}
+
+async fn still_runs(app: &App, id: WorkspaceId) -> Result<bool, Denied> {
+    Ok(app.store().workspace_get(id).await?.is_some_and(|found| takes_a_place(&found)))
 }
 
 /// Edits what an owner may edit, after [`find`].

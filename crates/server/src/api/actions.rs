@@ -92,7 +92,8 @@ async fn start(asked: Asked) -> Answer {
 
 /// Stop
 ///
-/// desired_state STANDBY. The owner or an administrator.
+/// desired_state STANDBY. Ends what still runs of a workspace in ERROR, too: that recovers it to STANDBY. The owner
+/// or an administrator.
 #[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(Wanted))]
 async fn stop(asked: Asked) -> Answer {
     ask(asked, Desired::Standby).await

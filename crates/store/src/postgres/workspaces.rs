@@ -30,7 +30,7 @@ pub(super) async fn create(
     let now = write.now().await?;
     let from_archive = new.from_archive;
     let workspace = values::created(new, row::time(now)?);
-    if takes_a_place(workspace.status.phase, workspace.desired)
+    if takes_a_place(&workspace)
         && let Some(hit) = limit_hit(&mut write, workspace.id, workspace.owner, limits).await?
     {
         return Ok(Created::LimitReached(hit));
@@ -106,19 +106,32 @@ pub(super) async fn limit_hit(
     }
 }
 
-pub(super) const COUNT_PLACES: &str = "
-    SELECT count(*) FILTER (WHERE owner_user_id = $1) AS of_user, count(*) AS in_all
-    FROM workspaces WHERE takes_place AND id <> $2";
+/// What `takes_place` says, without those in ERROR of which nothing runs
+/// ([`codehub_domain::limits::takes_a_place`]).
+macro_rules! takes_place {
+    () => {
+        "takes_place AND (phase <> 'ERROR' OR error_reason IS NULL OR coalesce(
+             conditions -> 'infra.container_ready' ->> 'reason', 'NotFound') NOT IN ('NotFound', 'Ended'))"
+    };
+}
+
+pub(super) const COUNT_PLACES: &str = concat!(
+    "SELECT count(*) FILTER (WHERE owner_user_id = $1) AS of_user, count(*) AS in_all
+     FROM workspaces WHERE ",
+    takes_place!(),
+    " AND id <> $2"
+);
 
 /// Without deleted ones: they may take a place for another moment, but nobody can stop them.
 pub(super) async fn running_of(
     connection: &mut PgConnection,
     owner: UserId,
 ) -> Result<Vec<RunningWorkspace>> {
-    let rows = sqlx::query(
-        "SELECT id, name FROM workspaces
-         WHERE takes_place AND owner_user_id = $1 AND deleted_at IS NULL ORDER BY id",
-    )
+    let rows = sqlx::query(concat!(
+        "SELECT id, name FROM workspaces WHERE ",
+        takes_place!(),
+        " AND owner_user_id = $1 AND deleted_at IS NULL ORDER BY id"
+    ))
     .bind(owner.as_uuid())
     .fetch_all(connection)
     .await?;

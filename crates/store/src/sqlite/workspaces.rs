@@ -29,7 +29,7 @@ pub(super) async fn create(
     let now = row::time(write.now)?;
     let from_archive = new.from_archive;
     let workspace = values::created(new, now);
-    if takes_a_place(workspace.status.phase, workspace.desired)
+    if takes_a_place(&workspace)
         && let Some(hit) = limit_hit(write.connection(), workspace.id, workspace.owner, limits).await?
     {
         return Ok(Created::LimitReached(hit));
@@ -83,6 +83,15 @@ async fn insert(connection: &mut SqliteConnection, workspace: &Workspace) -> Res
     Ok(())
 }
 
+/// What `takes_place` says, without those in ERROR of which nothing runs
+/// ([`codehub_domain::limits::takes_a_place`]).
+macro_rules! takes_place {
+    () => {
+        "takes_place = 1 AND (phase <> 'ERROR' OR error_reason IS NULL OR coalesce(
+             json_extract(conditions, '$.\"infra.container_ready\".reason'), 'NotFound') NOT IN ('NotFound', 'Ended'))"
+    };
+}
+
 /// The limit that one more running workspace of `owner` would break. The workspace that asks is not in
 /// its own way.
 pub(super) async fn limit_hit(
@@ -91,18 +100,23 @@ pub(super) async fn limit_hit(
     owner: UserId,
     limits: Limits,
 ) -> Result<Option<LimitHit>> {
-    let of_user: u32 = sqlx::query_scalar(
-        "SELECT count(*) FROM workspaces WHERE takes_place = 1 AND owner_user_id = ?1 AND id <> ?2",
-    )
+    let of_user: u32 = sqlx::query_scalar(concat!(
+        "SELECT count(*) FROM workspaces WHERE ",
+        takes_place!(),
+        " AND owner_user_id = ?1 AND id <> ?2"
+    ))
     .bind(owner.to_string())
     .bind(asking.to_string())
     .fetch_one(&mut *connection)
     .await?;
-    let in_all: u32 =
-        sqlx::query_scalar("SELECT count(*) FROM workspaces WHERE takes_place = 1 AND id <> ?1")
-            .bind(asking.to_string())
-            .fetch_one(&mut *connection)
-            .await?;
+    let in_all: u32 = sqlx::query_scalar(concat!(
+        "SELECT count(*) FROM workspaces WHERE ",
+        takes_place!(),
+        " AND id <> ?1"
+    ))
+    .bind(asking.to_string())
+    .fetch_one(&mut *connection)
+    .await?;
     match limits.admit(of_user, in_all) {
         Ok(()) => Ok(None),
         Err(scope) => Ok(Some(LimitHit { scope, running: running_of(connection, owner).await? })),
@@ -114,10 +128,11 @@ pub(super) async fn running_of(
     connection: &mut SqliteConnection,
     owner: UserId,
 ) -> Result<Vec<RunningWorkspace>> {
-    let rows = sqlx::query(
-        "SELECT id, name FROM workspaces
-         WHERE takes_place = 1 AND owner_user_id = ?1 AND deleted_at IS NULL ORDER BY id",
-    )
+    let rows = sqlx::query(concat!(
+        "SELECT id, name FROM workspaces WHERE ",
+        takes_place!(),
+        " AND owner_user_id = ?1 AND deleted_at IS NULL ORDER BY id"
+    ))
     .bind(owner.to_string())
     .fetch_all(connection)
     .await?;
