@@ -33,6 +33,7 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
     server.post(&format!("/workspaces/{id}/start"), json!({})).await;
     let workspace = server.until_phase(&id, "ERROR").await;
     assert_eq!(workspace["error"]["reason"], "DataLost");
+    assert_eq!(workspace["waiting"]["reason"], "NeedsRecovery");
 
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!((status, body["error"]["code"].as_str()), (StatusCode::CONFLICT, Some("INVALID_STATE")));
@@ -50,6 +51,75 @@ async fn a_vanished_volume_is_data_lost_and_never_an_older_home() {
         Some("old\n"),
         "the archive that was asked for"
     );
+}
+
+/// Whoever has just put the home back is believed at once, not when somebody next looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_was_put_back_is_found_when_recovery_is_asked_for() {
+    // Nobody looks by themselves before the test is over.
+    let server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "10m").start().await;
+    let id = with_history(&server).await;
+    let home = server.home(&id);
+    let aside = server.setup.data.path().join("aside");
+    fs::rename(&home, &aside).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::CONFLICT, "it is still gone: {body}");
+    fs::rename(&aside, &home).unwrap();
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "the home as it was");
+
+    server.go(&id, "archive").await;
+    let files = server.archive_files(&id);
+    let hidden = |path: &std::path::Path| format!("{}.hidden", path.display());
+    files.iter().for_each(|path| fs::rename(path, hidden(path)).unwrap());
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    files.iter().for_each(|path| fs::rename(hidden(path), path).unwrap());
+    let (status, body) = recover(&server, &id, json!({ "accept_data_loss": true })).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+    assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "nothing was lost");
+}
+
+/// What does not run and is not started before somebody decides is in nobody's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_takes_a_place_only_while_something_runs_and_a_stop_ends_that() {
+    let server = Setup::new()
+        .env("LIMITS_MAX_RUNNING_PER_USER", "1")
+        .env("COORDINATOR_IDLE_INTERVAL", "1s")
+        .start()
+        .await;
+    let id = server.create(json!({ "name": "broken", "desired_state": "STANDBY" })).await;
+    let (home, aside) = (server.home(&id), server.setup.data.path().join("aside"));
+    fs::rename(&home, &aside).unwrap();
+    server.post(&format!("/workspaces/{id}/start"), json!({})).await;
+    server.until_phase(&id, "ERROR").await;
+    let (status, other) = server.post("/workspaces?wait=30", json!({ "name": "other" })).await;
+    assert_eq!(status, StatusCode::CREATED, "nothing of the broken one runs: {other}");
+    server.until_arrived(other["id"].as_str().unwrap()).await;
+    fs::rename(&aside, &home).unwrap();
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "recovered, it would run: {body}");
+    server.go(other["id"].as_str().unwrap(), "stop").await;
+    let (status, body) = recover(&server, &id, json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    server.until_phase(&id, "RUNNING").await;
+
+    // Now it is lost while it runs: what runs takes the place, is listed, and can be stopped.
+    fs::rename(&home, &aside).unwrap();
+    server.until_phase(&id, "ERROR").await;
+    let (status, body) = server.post("/workspaces", json!({ "name": "third" })).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "it still runs: {body}");
+    assert_eq!(body["error"]["details"]["running"][0]["id"], id.as_str(), "{body}");
+    fs::rename(&aside, &home).unwrap();
+    server.go(&id, "stop").await;
+    assert!(server.processes().is_empty(), "nothing runs on standby");
+    let (status, body) = server.post("/workspaces", json!({ "name": "third" })).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,9 @@ async fn from_creation_to_deletion() {
     );
     assert_eq!(workspace["path"], format!("/w/{id}/"));
     assert_eq!(workspace["conditions"]["infra.container_ready"]["status"], "True");
+    let archive = &workspace["conditions"]["storage.archive_ready"];
+    assert_eq!((archive["status"].as_str(), archive["reason"].as_str()), (Some("False"), Some("NoArchive")));
+    assert!(workspace["image_ref"].is_null(), "a process has no image: {workspace}");
     assert_eq!(server.inside(&id, "/write?note=hello").await.as_deref(), Some("ok"));
 
     let stopped = server.go(&id, "stop").await;
@@ -97,6 +100,24 @@ async fn the_database_of_a_stopped_server_is_one_file() {
     std::fs::rename(&elsewhere, data.join("codehub.db")).unwrap();
     server.restart().await;
     assert_eq!(server.workspace(&id).await["name"], "kept");
+}
+
+/// The bus of a single server ends with it: what was done in the last minute has to be in the database by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_server_has_written_down_the_last_activity() {
+    // Neither is due by itself before the test is over.
+    let mut server =
+        Setup::new().env("ACTIVITY_FLUSH_INTERVAL", "5m").env("COORDINATOR_TTL_INTERVAL", "5m").start().await;
+    let id = server.create(json!({ "name": "busy" })).await;
+    let access = |workspace: &serde_json::Value| workspace["last_access_at"].as_str().unwrap().to_owned();
+    let created = access(&server.workspace(&id).await);
+    let opened = server.client.get(server.url(&format!("/w/{id}/pid"))).bearer_auth(&server.token).send();
+    assert_eq!(opened.await.unwrap().status(), StatusCode::OK);
+    assert_eq!(access(&server.workspace(&id).await), created, "it is in memory only");
+    server.stop();
+    server.restart().await;
+    let kept = access(&server.workspace(&id).await);
+    assert!(kept > created, "{kept} is not later than {created}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -111,13 +111,20 @@ impl Context {
     }
 }
 
-impl Context {
+impl Backends {
     /// Where the home of this workspace is, if that is a backend this deployment does not use (any
     /// more). Such a home is left alone: not seeing it here proves nothing.
     pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
         let at = workspace.status.storage_backend.as_str();
-        let foreign = !at.is_empty() && at != self.backends.volumes_name();
+        let foreign = !at.is_empty() && at != self.volumes_name();
         (foreign && workspace.status.home.truth == Truth::Volume).then_some(at)
+    }
+}
+
+impl Context {
+    /// As [`Backends::elsewhere`].
+    pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
+        self.backends.elsewhere(workspace)
     }
 
     fn lead(&self, epoch: Option<Epoch>) {
@@ -127,26 +134,30 @@ impl Context {
     }
 }
 
-/// Leads whenever it can, until `shutdown`.
+/// Leads whenever it can, until `shutdown`. A leader brings the activity that was told by then into the
+/// database before it lets go: on the bus of a single process it would end with the process.
 pub async fn run(context: Context, leadership: Leadership, shutdown: CancellationToken) {
-    let _ = shutdown
-        .run_until_cancelled(async {
-            loop {
-                let term = leadership.acquire(&context).await;
-                tracing::info!(epoch = %term.epoch, "this process leads");
-                context.lead(Some(term.epoch));
-                let epoch = term.epoch;
-                let why = serve_term(&context, term).await;
-                context.lead(None);
-                tracing::warn!(%epoch, why, "leadership is over");
-            }
-        })
-        .await;
+    while let Some(term) = shutdown.run_until_cancelled(leadership.acquire(&context)).await {
+        tracing::info!(epoch = %term.epoch, "this process leads");
+        context.lead(Some(term.epoch));
+        let epoch = term.epoch;
+        let why = serve_term(&context, term, &shutdown).await;
+        context.lead(None);
+        match why {
+            Some(why) => tracing::warn!(%epoch, why, "leadership is over"),
+            None => return,
+        }
+    }
     context.lead(None);
 }
 
-/// Runs the components until leadership is lost. Dropping the set ends them all.
-async fn serve_term(context: &Context, term: leader::Term) -> &'static str {
+/// Runs the components until leadership is lost (why), or until `shutdown` (`None`). Dropping the set ends
+/// them all, and with them the lease.
+async fn serve_term(
+    context: &Context,
+    term: leader::Term,
+    shutdown: &CancellationToken,
+) -> Option<&'static str> {
     let epoch = term.epoch;
     let mut components = JoinSet::new();
     components.spawn(kept(Component::Events, context.clone(), events::run));
@@ -156,12 +167,16 @@ async fn serve_term(context: &Context, term: leader::Term) -> &'static str {
     components.spawn(kept(Component::Gc, context.clone(), move |context| gc::run(context, epoch)));
     // The lease is in its hands: should it panic, nobody holds it, and the term is over.
     components.spawn(leader::hold(context.clone(), term));
-    match components.join_next().await {
+    let Some(ended) = shutdown.run_until_cancelled(components.join_next()).await else {
+        ttl::last_sync(context, epoch).await;
+        return None;
+    };
+    Some(match ended {
         Some(Ok(Ended::Fenced)) => "another process leads",
         Some(Ok(Ended::Lost)) => "the session that held the lead was lost",
         Some(Ok(Ended::StoreClosed)) => "the store was closed",
         Some(Err(_)) | None => "nobody holds it",
-    }
+    })
 }
 
 /// A component of the term.

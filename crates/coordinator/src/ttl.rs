@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use codehub_domain::Epoch;
-use codehub_store::Store;
+use codehub_store::{Store, bus::Bus};
 
 use super::{Context, Ended};
 
@@ -13,6 +13,8 @@ use super::{Context, Ended};
 const SHORTEST: Duration = Duration::from_millis(200);
 /// How soon it tries again when it could not decide.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How long a leader that stops tries to write down the last activity.
+const LAST_SYNC: Duration = Duration::from_secs(3);
 
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
     // Said once, not at every try.
@@ -56,12 +58,8 @@ async fn tick(context: &Context, epoch: Epoch) -> anyhow::Result<Tick> {
     // Before the activity is read: what was told by then is in it.
     let behind = behind(&**store, context.settings.ttl.unseen_activity).await?;
     // Without the activity nobody is put to sleep: an error here skips the expiry too.
-    let seen = bus.activity_read().await?;
-    if !seen.is_empty() {
-        if !store.access_sync(epoch, &seen).await? {
-            return Ok(Tick::Fenced);
-        }
-        bus.activity_remove(&seen).await?;
+    if !sync(&**store, &**bus, epoch).await? {
+        return Ok(Tick::Fenced);
     }
     if !store.epoch_is_current(epoch).await? {
         return Ok(Tick::Fenced);
@@ -74,6 +72,32 @@ async fn tick(context: &Context, epoch: Epoch) -> anyhow::Result<Tick> {
         tracing::info!(workspace = %expired.id, to = %expired.to, "a TTL ran out");
     }
     Ok(Tick::Done)
+}
+
+/// Brings the activity that was told by now into the database. `false`: another process leads.
+async fn sync(store: &dyn Store, bus: &dyn Bus, epoch: Epoch) -> anyhow::Result<bool> {
+    let seen = bus.activity_read().await?;
+    if seen.is_empty() {
+        return Ok(true);
+    }
+    if !store.access_sync(epoch, &seen).await? {
+        return Ok(false);
+    }
+    bus.activity_remove(&seen).await?;
+    Ok(true)
+}
+
+/// For a leader that stops: brings what the last requests have told into the database, and waits for a
+/// database or a bus that does not answer only for a moment. The tick that may be under way does no harm:
+/// the later time wins.
+pub(crate) async fn last_sync(context: &Context, epoch: Epoch) {
+    let (store, bus) = (&context.backends.store, &context.backends.bus);
+    match tokio::time::timeout(LAST_SYNC, sync(&**store, &**bus, epoch)).await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => tracing::info!("another process leads: it writes down the last activity"),
+        Ok(Err(error)) => tracing::warn!(%error, "the last activity could not be written down"),
+        Err(_) => tracing::warn!("the last activity could not be written down in time"),
+    }
 }
 
 /// A replica that lives and has kept its activity to itself for longer than the expiry allows for: cut off

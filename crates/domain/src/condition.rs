@@ -9,7 +9,7 @@ use crate::Timestamp;
 pub struct Condition {
     #[serde(with = "status")]
     pub status: bool,
-    /// CamelCase, for people and dashboards; never branched on.
+    /// CamelCase, for people and dashboards; branched on only by [`Conditions::instance_exists`].
     pub reason: String,
     pub message: String,
     pub last_transition_time: Timestamp,
@@ -32,6 +32,9 @@ mod status {
         }
     }
 }
+
+/// The reasons of `infra.container_ready` that say that nothing runs. The limits' queries have them, too.
+pub const NO_INSTANCE: [&str; 2] = ["NotFound", "Ended"];
 
 /// What is known of a workspace. A condition nobody has observed yet is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +60,14 @@ impl Conditions {
 
     pub fn container_ready(&self) -> bool {
         is_true(self.container_ready.as_ref())
+    }
+
+    /// A container or process was there and had not ended when it was last looked for, whether or not it
+    /// answered and on whichever home it was.
+    pub fn instance_exists(&self) -> bool {
+        self.container_ready
+            .as_ref()
+            .is_some_and(|condition| condition.status || !NO_INSTANCE.contains(&condition.reason.as_str()))
     }
 
     /// Healthy unless something said otherwise: nothing is known of a new workspace, and nothing is

@@ -65,7 +65,7 @@ pub struct Decision {
     pub action: Option<Action>,
     /// Look and decide again at once: an operation ended, or the home moved, and more may follow.
     pub again: bool,
-    /// Why there is no action, for logs.
+    /// Why there is no action, for logs. What people are shown is told from the row: [`crate::waiting`].
     pub why: &'static str,
 }
 

@@ -123,8 +123,8 @@ pub fn granted_entry(workspace: &Workspace, actor: Actor, reason: &Reason) -> Tr
 pub fn recovered_entry(before: &Status, next: &Status, wish: Recovery, actor: Actor) -> Transition {
     let reason = match wish {
         Recovery { restore_from: Some(key), .. } => Reason::RecoveryFromArchive(key),
-        Recovery { restore_from: None, accept_data_loss: true } => Reason::RecoveryAcceptingLoss,
-        Recovery { restore_from: None, accept_data_loss: false } => Reason::RecoveryRequested,
+        Recovery { restore_from: None, accept_data_loss: true, .. } => Reason::RecoveryAcceptingLoss,
+        Recovery { restore_from: None, accept_data_loss: false, .. } => Reason::RecoveryRequested,
     };
     Transition { from: before.phase, to: next.phase, operation: next.operation, reason, actor }
 }

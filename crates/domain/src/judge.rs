@@ -126,11 +126,7 @@ fn volume_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &Obse
 
 fn archive_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &Observed, now: Timestamp) {
     match (&workspace.status.archive_key, &seen.archive) {
-        (None, _) => {
-            if slot.is_some() {
-                set(slot, false, "NoArchive", "", now);
-            }
-        }
+        (None, _) => set(slot, false, "NoArchive", "", now),
         (Some(_), Seen::Unknown) => {}
         (Some(key), Seen::There(())) => set(slot, true, "Found", key.to_string(), now),
         (Some(key), Seen::NotThere) => set(slot, false, "NotFound", key.to_string(), now),

@@ -30,6 +30,7 @@ pub mod retry;
 pub mod slug;
 pub mod ttl;
 pub mod user;
+pub mod waiting;
 pub mod workspace;
 
 pub use error::{ErrorReason, Failure};

@@ -1,6 +1,6 @@
 //! How many workspaces may run at once.
 
-use crate::{Desired, Phase, WorkspaceId};
+use crate::{Desired, Phase, Workspace, WorkspaceId};
 
 /// 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +47,19 @@ pub struct RunningWorkspace {
     pub name: String,
 }
 
-/// Whether a workspace takes one of the places: it runs, or it is meant to. A deleted one is on its
-/// way out and takes none once nothing of it runs.
-pub const fn takes_a_place(phase: Phase, desired: Desired) -> bool {
-    matches!(phase, Phase::Running) || matches!(desired, Desired::Running)
+/// Whether a workspace takes one of the places: it runs, or it is meant to. One in ERROR is not started
+/// before somebody recovers it, and takes a place only while something of it really runs. A deleted one is
+/// on its way out and takes none once nothing of it runs.
+pub fn takes_a_place(workspace: &Workspace) -> bool {
+    let status = &workspace.status;
+    let given_up = status.phase == Phase::Error && status.error.is_some();
+    status.phase == Phase::Running
+        || (workspace.desired == Desired::Running && (!given_up || status.conditions.instance_exists()))
+}
+
+/// Whether this change gives a workspace a place that it did not have: then the limits are asked.
+pub fn needs_a_place(before: &Workspace, after: &Workspace) -> bool {
+    takes_a_place(after) && !takes_a_place(before)
 }
 
 #[cfg(test)]
@@ -65,15 +74,5 @@ mod tests {
         assert_eq!(limits(2, 100).admit(2, 100), Err(LimitScope::User { limit: 2 }));
         assert_eq!(limits(2, 100).admit(1, 100), Err(LimitScope::Global { limit: 100 }));
         assert_eq!(limits(0, 1).admit(0, 1), Err(LimitScope::Global { limit: 1 }));
-    }
-
-    #[test]
-    fn what_runs_or_is_meant_to_run_takes_a_place() {
-        for &phase in Phase::ALL {
-            for &desired in Desired::ALL {
-                let expected = phase == Phase::Running || desired == Desired::Running;
-                assert_eq!(takes_a_place(phase, desired), expected, "{phase} {desired}");
-            }
-        }
     }
 }

@@ -12,6 +12,9 @@ pub struct Recovery {
     pub restore_from: Option<ArchiveKey>,
     /// Give up what is lost (or, with `restore_from`, what is newer).
     pub accept_data_loss: bool,
+    /// Whoever passes the wish on has just seen the true copy of the home: it is not lost (any more),
+    /// whatever was seen before.
+    pub home_found: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +37,8 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
     if status.phase != Phase::Error || status.operation != Operation::None {
         return Err(RecoveryRefusal::NotInError);
     }
-    let lost = home_is_lost(status);
+    let was_lost = home_is_lost(status);
+    let lost = was_lost && !wish.home_found;
     let mut next = status.clone();
     next.forget_failure();
     next.home.deaths.clear();
@@ -77,6 +81,13 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         next.conditions.volume_ready = None;
     } else if lost {
         return Err(RecoveryRefusal::HomeIsLost);
+    } else if was_lost {
+        // It is back. The controller sees for itself, and says so if it is not.
+        match status.home.truth {
+            Truth::None => {}
+            Truth::Volume => next.conditions.volume_ready = None,
+            Truth::Archive => next.conditions.archive_ready = None,
+        }
     }
     Ok(next)
 }
@@ -107,7 +118,7 @@ fn home_is_unreadable(status: &Status) -> bool {
 
 /// The true copy was last seen to be gone. Conditions are kept up to date in ERROR too, so a volume
 /// that was mounted again counts as found.
-fn home_is_lost(status: &Status) -> bool {
+pub fn home_is_lost(status: &Status) -> bool {
     if !is(status, ErrorReason::DataLost) {
         return false;
     }

@@ -3,14 +3,16 @@
 //! the domain's), and says "no" in a way every caller can show.
 
 pub mod archives;
+mod home;
 
 use codehub_domain::{
     Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,
     activity::{Hold, SNOOZED},
     desired::Refusal,
     event::{Actor, Reason},
-    limits::LimitHit,
-    recovery::{Recovery, RecoveryRefusal},
+    limits::{LimitHit, takes_a_place},
+    observed::Seen,
+    recovery::{Recovery, RecoveryRefusal, home_is_lost},
     user::User,
 };
 use codehub_store::{Ask, Asked, Created, Edit, NewHold, NewWorkspace, Recovered, StoreError, belongs_to};
@@ -150,8 +152,10 @@ pub fn access_for_recovery(desired: Option<Desired>) -> Access {
 
 /// Asks for another desired state on somebody's behalf, after [`find`].
 ///
+/// A stop ends what still runs of a workspace in ERROR, too: that is a recovery to STANDBY.
+///
 /// # Errors
-/// Busy, in ERROR, gone, or over the limit.
+/// Busy, in ERROR, gone, over the limit, or a choice is missing without which nothing may be ended.
 pub async fn ask(
     app: &App,
     id: WorkspaceId,
@@ -159,7 +163,17 @@ pub async fn ask(
     actor: Actor,
     reason: &Reason,
 ) -> Result<Workspace, Denied> {
-    edit_and_ask(app, id, Edit::default(), wish, actor, reason).await
+    match edit_and_ask(app, id, Edit::default(), wish, actor, reason).await {
+        // What still runs of one in ERROR takes a place, and whoever needs that place may end it.
+        Err(Denied::NeedsRecovery) if wish == Desired::Standby && still_runs(app, id).await? => {
+            recover(app, id, Recovery::default(), Some(wish), actor).await
+        }
+        answer => answer,
+    }
+}
+
+async fn still_runs(app: &App, id: WorkspaceId) -> Result<bool, Denied> {
+    Ok(app.store().workspace_get(id).await?.is_some_and(|found| takes_a_place(&found)))
 }
 
 /// Edits what an owner may edit, after [`find`].
@@ -233,10 +247,12 @@ pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Den
 
 /// Recovers from ERROR, after [`find`]. An archive to go back to must be this workspace's own, and
 /// must really be there: better to refuse now than to lose the way back. What is wanted stays, unless
-/// another desired state is asked for with it ([`access_for_recovery`]).
+/// another desired state is asked for with it ([`access_for_recovery`]). A home that was lost is looked for
+/// first: whoever has just put it back need not wait until somebody looks, and gives nothing up.
 ///
 /// # Errors
-/// Not in ERROR, a choice that is missing, an archive that is not there, or over the limit.
+/// Not in ERROR, a choice that is missing, an archive that is not there, over the limit, or nobody can see
+/// whether the home is still lost.
 pub async fn recover(
     app: &App,
     id: WorkspaceId,
@@ -244,18 +260,24 @@ pub async fn recover(
     desired: Option<Desired>,
     actor: Actor,
 ) -> Result<Workspace, Denied> {
+    let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
     if let Some(key) = wish.restore_from {
         const FIELD: &str = "restore_from";
-        let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
         if !belongs_to(key, &workspace) {
             let why = "this archive belongs to another workspace".into();
             return Err(Denied::Invalid { field: FIELD, why });
         }
         archives::existing(app, FIELD, key).await?;
     }
+    let home =
+        if home_is_lost(&workspace.status) { home::look_for(app, &workspace).await } else { Seen::Unknown };
+    let wish = Recovery { home_found: home.is_there(), ..wish };
     match app.store().workspace_recover(id, wish, desired, app.config.limits, actor).await? {
         Recovered::Recovered(workspace) => Ok(*workspace),
         Recovered::NotFound => Err(Denied::NotFound),
+        Recovered::Refused(RecoveryRefusal::HomeIsLost) if home.is_unknown() => Err(Denied::Unreachable(
+            "the home was lost, and nobody can look now whether it is back: try again".into(),
+        )),
         Recovered::Refused(refusal) => Err(Denied::Recovery(refusal)),
         Recovered::LimitReached(hit) => Err(Denied::Limit(hit)),
     }

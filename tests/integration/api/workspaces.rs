@@ -26,6 +26,7 @@ async fn a_new_workspace_is_shown_whole() {
         assert_eq!(workspace["conditions"]["infra.container_ready"]["status"], "True");
         assert_eq!(workspace["error"], Value::Null);
         assert_eq!(workspace["progress"], Value::Null);
+        assert_eq!(workspace["waiting"], Value::Null);
         assert_eq!(workspace["archive_key"], Value::Null);
         assert_eq!(workspace["standby_ttl_seconds"], 900);
         assert_eq!(workspace["archive_ttl_seconds"], Value::Null);
@@ -33,7 +34,7 @@ async fn a_new_workspace_is_shown_whole() {
         assert!(workspace["created_at"].as_str().unwrap().ends_with('Z'), "UTC");
     }
     let fields = "id name description memo owner image_ref phase operation desired_state status url path conditions \
-                  archive_key error progress standby_ttl_seconds archive_ttl_seconds last_access_at phase_changed_at \
+                  archive_key error progress waiting standby_ttl_seconds archive_ttl_seconds last_access_at phase_changed_at \
                   stops_at archives_at created_at updated_at activity activity_mode held_until";
     let mut expected: Vec<&str> = fields.split_whitespace().collect();
     expected.sort_unstable();

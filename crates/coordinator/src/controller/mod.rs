@@ -26,6 +26,7 @@ use codehub_domain::{
     decide::{self, Decision, Inputs, Outcome},
     observed::Observed,
     plan::Action,
+    waiting::{Waiting, waiting},
 };
 use codehub_store::{Due, Saved, StoreError};
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
@@ -202,10 +203,12 @@ impl Controller {
             jitter: self.context.chance.jitter(),
         })?;
         self.stamp(&workspace, &mut decision.status);
+        let waited_for = waiting(&workspace);
         let saves = changed(&workspace, &decision);
         if saves && !self.save(&mut workspace, &decision).await? {
             return Ok(true);
         }
+        note_waiting(&workspace, waited_for, decision.why);
         if codehub_store::is_active(&workspace) {
             self.pace.busy(Instant::now());
         }
@@ -297,6 +300,20 @@ fn changed(workspace: &Workspace, decision: &Decision) -> bool {
     let mut next = decision.status.clone();
     next.observed_at = workspace.status.observed_at;
     next != workspace.status || !decision.transitions.is_empty()
+}
+
+/// Says what a workspace waits for, once: not at every look that finds it waiting.
+fn note_waiting(workspace: &Workspace, before: Option<Waiting>, why: &'static str) {
+    let waits_for = waiting(workspace);
+    if waits_for == before {
+        return;
+    }
+    if let Some(waits_for) = waits_for {
+        let (workspace, message) = (workspace.id, waits_for.message(&workspace.status));
+        tracing::info!(%workspace, %waits_for, why, message, "a workspace waits");
+    } else {
+        tracing::debug!(workspace = %workspace.id, why, "a workspace does not wait any more");
+    }
 }
 
 fn note_outcome(workspace: WorkspaceId, action: &Action, outcome: &Outcome) {

@@ -6,6 +6,7 @@ use codehub_domain::{
     decide::{Decision, Outcome},
     observed::{InstanceState, Observed, Seen},
     plan::Action,
+    waiting::{Waiting, waiting},
 };
 
 use crate::support::*;
@@ -183,9 +184,25 @@ fn check(case: &Case<'_>) -> Checked {
     history_tells_every_change(case)?;
     match &case.got.action {
         Some(action) => actions_are_safe(case, action)?,
-        None => must(!case.got.why.is_empty(), "rests without saying why")?,
+        None => what_it_waits_for_is_told_from_the_row(case)?,
     }
     deciding_again_changes_nothing(case)
+}
+
+/// Whoever reads the row knows what was decided.
+fn what_it_waits_for_is_told_from_the_row(case: &Case<'_>) -> Checked {
+    let saved = Workspace { status: case.got.status.clone(), ..case.ws.clone() };
+    let told = waiting(&saved);
+    let expected = match case.got.why {
+        "" => return Err("rests without saying why"),
+        "waits for recovery" => Some(Waiting::Recovery),
+        "waits before the next try" | "the try failed" => Some(Waiting::NextTry),
+        "waits until the home can be seen" => Some(Waiting::HomeUnseen),
+        "nothing to do" => None,
+        _ => return must(case.got.again, "neither waits nor goes on"),
+    };
+    // An operation ended or gave way, or the home moved: the next decision follows at once.
+    must(case.got.again || told == expected, "what it waits for is not told from the row")
 }
 
 /// ERROR comes with NONE, and is not left without a person.

@@ -107,8 +107,8 @@ fn archive_ready_is_the_archive_at_the_key() {
         (true, Seen::Unknown, Some(true), Some(true)),
         (true, Seen::Unknown, Some(false), Some(false)),
         (true, Seen::Unknown, None, None),
-        (false, Seen::Unknown, None, None),
-        (false, Seen::There(()), None, None),
+        (false, Seen::Unknown, None, Some(false)),
+        (false, Seen::There(()), None, Some(false)),
         (false, Seen::Unknown, Some(true), Some(false)),
     ] {
         let mut ws = given(Phase::Pending, Desired::Running, Operation::None, Truth::Volume);
@@ -203,4 +203,14 @@ fn a_terminal_error_stays_the_verdict_until_a_person_clears_it() {
         ws.deleted_at = Some(at(1));
         assert_eq!(judge::verdict(&ws, &got, &seen), None, "nothing is wrong with a deleted one");
     }
+}
+
+/// Whoever reads conditions finds all of them after the first look, also where there never was an archive.
+#[test]
+fn without_an_archive_the_first_look_says_so() {
+    let mut ws = given(Phase::Pending, Desired::Running, Operation::None, Truth::None);
+    ws.status.conditions = Conditions::default();
+    ws.status.archive_key = None;
+    let found = judge::conditions(&ws, &Observed::default(), now()).archive_ready.unwrap();
+    assert_eq!((found.status, found.reason.as_str()), (false, "NoArchive"));
 }

@@ -11,11 +11,11 @@ use codehub_domain::{
 
 use crate::support::*;
 
-const PLAIN: Recovery = Recovery { restore_from: None, accept_data_loss: false };
-const ACCEPT: Recovery = Recovery { restore_from: None, accept_data_loss: true };
+const PLAIN: Recovery = Recovery { restore_from: None, accept_data_loss: false, home_found: false };
+const ACCEPT: Recovery = Recovery { restore_from: None, accept_data_loss: true, home_found: false };
 
 fn back_to(accept_data_loss: bool) -> Recovery {
-    Recovery { restore_from: Some(old_key()), accept_data_loss }
+    Recovery { restore_from: Some(old_key()), accept_data_loss, ..PLAIN }
 }
 
 /// The home was looked for, and (not) found.
@@ -25,6 +25,31 @@ fn looked(reason: ErrorReason, truth: Truth, found: bool) -> Workspace {
     set(&mut conditions.volume_ready, found && truth == Truth::Volume, "Given", "", at(0));
     set(&mut conditions.archive_ready, found && truth == Truth::Archive, "Given", "", at(0));
     ws
+}
+
+/// Seen just now by whoever passes the wish on: as good as found, and judged anew by the controller.
+#[test]
+fn a_home_that_was_just_found_is_not_lost() {
+    let found = |wish| Recovery { home_found: true, ..wish };
+    for truth in [Truth::Volume, Truth::Archive] {
+        let ws = looked(ErrorReason::DataLost, truth, false);
+        for wish in [PLAIN, ACCEPT] {
+            let next = recover(&ws.status, found(wish)).unwrap();
+            assert_eq!(
+                (next.home.truth, next.archive_key),
+                (truth, ws.status.archive_key),
+                "nothing is given up"
+            );
+            assert_eq!(next.error, None);
+            let looked_at = match truth {
+                Truth::Volume => next.conditions.volume_ready,
+                Truth::Archive | Truth::None => next.conditions.archive_ready,
+            };
+            assert_eq!(looked_at, None, "to be looked at again");
+        }
+    }
+    let lost = looked(ErrorReason::DataLost, Truth::Volume, false);
+    assert_eq!(recover(&lost.status, found(back_to(false))), Err(RecoveryRefusal::WouldDropHome));
 }
 
 #[test]

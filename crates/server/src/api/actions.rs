@@ -92,7 +92,8 @@ async fn start(asked: Asked) -> Answer {
 
 /// Stop
 ///
-/// desired_state STANDBY. The owner or an administrator.
+/// desired_state STANDBY. Ends what still runs of a workspace in ERROR, too: that recovers it to STANDBY. The owner
+/// or an administrator.
 #[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(Wanted))]
 async fn stop(asked: Asked) -> Answer {
     ask(asked, Desired::Standby).await
@@ -145,6 +146,7 @@ async fn recover(
     let wish = Recovery {
         restore_from: fields::archive_key("restore_from", body.restore_from.as_deref())?,
         accept_data_loss: body.accept_data_loss,
+        ..Recovery::default()
     };
     let desired = body.desired_state.as_deref().map(fields::desired_state).transpose()?;
     service::find(&app, &me.user, id, service::access_for_recovery(desired)).await?;

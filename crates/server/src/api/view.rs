@@ -6,12 +6,13 @@ use codehub_domain::{
     condition::Conditions,
     labels::Labels,
     user::{Role, User},
+    waiting::{Waiting, waiting},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::activity::ActivityView;
-use crate::app::App;
+use crate::{app::App, config::RuntimeKind};
 
 /// A workspace.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -28,7 +29,8 @@ pub struct WorkspaceView {
     pub description: String,
     pub memo: String,
     pub owner: Owner,
-    pub image_ref: String,
+    /// Null where workspaces are processes, which have none.
+    pub image_ref: Option<String>,
     /// What exists.
     #[schema(value_type = PhaseName)]
     pub phase: Phase,
@@ -53,6 +55,8 @@ pub struct WorkspaceView {
     pub archive_key: Option<ArchiveKey>,
     pub error: Option<ErrorView>,
     pub progress: Option<ProgressView>,
+    /// Why nothing is being done for it, though it is not where it is wanted.
+    pub waiting: Option<WaitingView>,
     /// The workspace's own; null is the deployment's default, 0 is never.
     pub standby_ttl_seconds: Option<u32>,
     pub archive_ttl_seconds: Option<u32>,
@@ -104,6 +108,27 @@ pub struct ErrorView {
     pub count: u32,
 }
 
+/// What a workspace waits for.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Waiting)]
+pub struct WaitingView {
+    /// `NeedsRecovery`: for a person. `NextTry`: until `until`; `error` says what failed. `HomeUnseen`: until
+    /// the storage that holds the home can be looked at.
+    #[schema(value_type = WaitingName)]
+    pub reason: Waiting,
+    pub message: String,
+    /// When it goes on by itself, where that is known.
+    pub until: Option<Timestamp>,
+}
+
+impl WaitingView {
+    fn of(workspace: &Workspace) -> Option<Self> {
+        let (reason, status) = (waiting(workspace)?, &workspace.status);
+        let until = status.next_retry_at.filter(|_| reason == Waiting::NextTry);
+        Some(Self { reason, message: reason.message(status), until })
+    }
+}
+
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Progress)]
 pub struct ProgressView {
@@ -146,6 +171,7 @@ names!(
     [None, Provisioning, CreateEmptyArchive, Restoring, Starting, Stopping, Archiving, Deleting]
 );
 names!(ActivityModeName, ActivityMode, "lowercase", [Traffic, Connections]);
+names!(WaitingName, WaitingReason, "PascalCase", [NeedsRecovery, NextTry, HomeUnseen]);
 names!(RoleName, Role, "lowercase", [User, Admin]);
 
 impl WorkspaceView {
@@ -163,7 +189,7 @@ impl WorkspaceView {
             description: workspace.description.clone(),
             memo: workspace.memo.clone(),
             owner: Owner { id: workspace.owner, username: owner.to_owned() },
-            image_ref: workspace.image_ref.clone(),
+            image_ref: (config.runtime.kind != RuntimeKind::Process).then(|| workspace.image_ref.clone()),
             phase: status.phase,
             operation: status.operation,
             desired_state: workspace.desired,
@@ -184,6 +210,7 @@ impl WorkspaceView {
                 rate: progress.rate,
                 remaining_seconds: progress.remaining_seconds(),
             }),
+            waiting: WaitingView::of(workspace),
             standby_ttl_seconds: workspace.standby_ttl_seconds,
             archive_ttl_seconds: workspace.archive_ttl_seconds,
             activity_mode: workspace.activity_mode,
@@ -242,6 +269,7 @@ mod tests {
         assert_eq!(words(DesiredName::ALL), words(Desired::ALL));
         assert_eq!(words(OperationName::ALL), words(Operation::ALL));
         assert_eq!(words(ActivityModeName::ALL), words(ActivityMode::ALL));
+        assert_eq!(words(WaitingName::ALL), words(Waiting::ALL));
         assert_eq!(words(RoleName::ALL), words(Role::ALL));
     }
 
@@ -257,6 +285,7 @@ mod tests {
         same("DesiredState", Desired::ALL);
         same("Operation", Operation::ALL);
         same("ActivityMode", ActivityMode::ALL);
+        same("WaitingReason", Waiting::ALL);
         same("Role", Role::ALL);
     }
 }

@@ -106,7 +106,7 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
     let deployment = deployment(&*store).await?;
     let known = KnownHomes::read(&*store).await?;
 
-    let bus = open_bus(config)?;
+    let bus = open_bus(config, &deployment)?;
     let RuntimeBackends { instances, volumes, archives } = match config.runtime.kind {
         RuntimeKind::Process => process::open(config, &deployment, known).await?,
         RuntimeKind::Docker => docker::open(config, &deployment, known, &bus).await?,
@@ -139,10 +139,10 @@ async fn name_backends(backends: &Backends) -> anyhow::Result<()> {
 /// How much longer than a flush everybody gets to tell a Redis that has forgotten.
 const SETTLE_MARGIN: Duration = Duration::from_secs(10);
 
-fn open_bus(config: &Config) -> anyhow::Result<Arc<dyn Bus>> {
+fn open_bus(config: &Config, deployment: &str) -> anyhow::Result<Arc<dyn Bus>> {
     let Some(url) = &config.redis.url else { return Ok(Arc::new(MemoryBus::new())) };
     let settle = config.activity.flush_interval + SETTLE_MARGIN;
-    Ok(Arc::new(RedisBus::open(url.reveal(), config.redis.names.clone(), settle)?))
+    Ok(Arc::new(RedisBus::open(url.reveal(), &config.redis.prefixes, deployment, settle)?))
 }
 
 /// The ports that depend on the runtime.

@@ -82,7 +82,11 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
         Command::Recover { workspace, restore_from, accept_data_loss, desired_state } => {
             let id: WorkspaceId = workspace.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
             let key = restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
-            let wish = Recovery { restore_from: key.context("--restore-from")?, accept_data_loss };
+            let wish = Recovery {
+                restore_from: key.context("--restore-from")?,
+                accept_data_loss,
+                ..Recovery::default()
+            };
             recover(config, &*store(config).await?, id, wish, desired_state).await
         }
         Command::Gc(GcCommand::Approve) => approve(&*store(config).await?).await,

@@ -169,6 +169,9 @@ async fn pings(report: &mut Report, backends: &Backends) {
     }
     report.add("store", finding(backends.store.kind(), backends.store.now().await));
     report.add("bus", finding(backends.bus.kind(), backends.bus.ping().await));
+    for neighbour in backends.bus.neighbours().await.unwrap_or_default() {
+        report.add("bus", Note(format!("this Redis is shared: {neighbour}")));
+    }
     report.add("instances", finding(backends.instances.kind(), backends.instances.ping().await));
     for Safeguard { name, state, text } in backends.instances.safeguards().await {
         let finding = match state {

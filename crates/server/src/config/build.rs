@@ -12,7 +12,7 @@ use codehub_runtime::{
     IdeChoice, SandboxChoice,
     docker::{FirewallChoice, PullPolicy, Reach},
 };
-use codehub_store::bus::Names;
+use codehub_store::bus::Prefixes;
 
 use super::{
     ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,
@@ -112,7 +112,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         },
         redis: RedisConfig {
             url: r.secret("redis.url"),
-            names: Names {
+            prefixes: Prefixes {
                 events: r.text("redis.channel_sse_prefix"),
                 wakes: r.text("redis.channel_wake_prefix"),
                 activity: r.text("redis.activity_key"),
@@ -350,15 +350,15 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
         ));
     }
     for (key, text) in [
-        ("redis.channel_sse_prefix", &config.redis.names.events),
-        ("redis.channel_wake_prefix", &config.redis.names.wakes),
-        ("redis.activity_key", &config.redis.names.activity),
+        ("redis.channel_sse_prefix", &config.redis.prefixes.events),
+        ("redis.channel_wake_prefix", &config.redis.prefixes.wakes),
+        ("redis.activity_key", &config.redis.prefixes.activity),
     ] {
         if text.is_empty() {
             r.complain(format!("{key} must not be empty"));
         }
     }
-    if config.redis.names.events == config.redis.names.wakes {
+    if config.redis.prefixes.events == config.redis.prefixes.wakes {
         r.complain("redis.channel_sse_prefix and redis.channel_wake_prefix must not be the same");
     }
     let coordinator = &config.coordinator;

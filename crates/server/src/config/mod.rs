@@ -89,7 +89,7 @@ pub struct DatabaseConfig {
 pub struct RedisConfig {
     /// `None` is a bus within this process.
     pub url: Option<Secret>,
-    pub names: codehub_store::bus::Names,
+    pub prefixes: codehub_store::bus::Prefixes,
 }
 
 #[derive(Debug, Clone)]

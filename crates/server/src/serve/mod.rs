@@ -2,7 +2,8 @@
 //!
 //! Start: data directory and its lock → listener → backends → first run → coordinator → requests. So
 //! whatever can go wrong with the surroundings does so before anything is touched. Stop: accept no
-//! more → end streams, finish requests (10 s) → let go of leadership → close the database. Workspaces keep running.
+//! more → end streams, finish requests (10 s) → tell the last activity → the leader writes it down and lets
+//! go → close the database. Workspaces keep running.
 
 use std::{sync::Arc, time::Duration};
 

@@ -67,11 +67,14 @@ async fn answer(
     wish: Desired,
     done: Plain,
 ) -> Result<Response> {
-    let flash = match ask(&app, &me, id, wish).await {
-        Ok(_) => done.into(),
-        Err(denied) => Flash::of_refusal(denied)?,
-    };
-    Ok(see_other_saying(&app, back.path(), flash))
+    match ask(&app, &me, id, wish).await {
+        Ok(_) => Ok(see_other_saying(&app, back.path(), done)),
+        // Its own page has the choice that is missing; the page one came from may not.
+        Err(denied @ Denied::Recovery(_)) => {
+            Ok(see_other_saying(&app, &format!("/workspaces/{id}#recover"), Flash::of_refusal(denied)?))
+        }
+        Err(denied) => Ok(see_other_saying(&app, back.path(), Flash::of_refusal(denied)?)),
+    }
 }
 
 async fn ask(app: &App, me: &Me, id: WorkspaceId, wish: Desired) -> std::result::Result<Workspace, Denied> {
@@ -109,7 +112,8 @@ async fn recover(
             Err(_) => return Ok(see_other_saying(&app, there, Plain::NoSuchArchive)),
         },
     };
-    let wish = Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes" };
+    let wish =
+        Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes", ..Recovery::default() };
     let flash = match service::recover(&app, id, wish, desired, me.actor()).await {
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,

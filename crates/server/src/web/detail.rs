@@ -15,6 +15,7 @@ use codehub_domain::{
     event::HistoryEntry,
     ttl::{Expiry, TtlPolicy},
     user::User,
+    waiting::{Waiting, waiting},
 };
 use codehub_runtime::archives::ListedArchive;
 use codehub_store::is_active;
@@ -22,7 +23,7 @@ use maud::{Markup, html};
 
 use super::{
     awake,
-    components::moment,
+    components::{ahead, moment},
     error::Result,
     i18n::{history, words},
     icons,
@@ -138,11 +139,25 @@ fn head(me: &Me, detail: &Detail) -> Markup {
             div.status-card data-testid="status" {
                 div {
                     (row::state(view, ws, detail.expiry, false))
+                    (waits(view, ws))
                     @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
                 }
                 div.ws-actions {
                     (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), true))
                 }
+            }
+        }
+    }
+}
+
+/// Why nothing is being done, though it is not where it is wanted.
+fn waits(view: &View, ws: &Workspace) -> Markup {
+    let Some(reason) = waiting(ws) else { return html! {} };
+    html! {
+        p.quiet data-testid="waiting" data-reason=(reason) {
+            (view.t.waiting) ": " (words::waits_for(view.lang, reason))
+            @if let (Waiting::NextTry, Some(at)) = (reason, ws.status.next_retry_at) {
+                " · " (view.t.tries_again) " " (ahead(view, at))
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Status, Truth,
-    recovery::{Recovery, RecoveryRefusal, recover},
+    recovery::{Recovery, RecoveryRefusal, home_is_lost, recover},
 };
 use codehub_runtime::archives::ListedArchive;
 use maud::{Markup, html};
@@ -34,9 +34,10 @@ impl Ways {
         if status.phase != Phase::Error || status.operation != Operation::None {
             return None;
         }
-        let empty = recover(status, Recovery { restore_from: None, accept_data_loss: true });
+        let empty = recover(status, Recovery { accept_data_loss: true, ..Recovery::default() });
         Some(Self {
-            again: recover(status, Recovery::default()).is_ok(),
+            // A lost home may have been put back meanwhile: it is looked for then.
+            again: recover(status, Recovery::default()).is_ok() || home_is_lost(status),
             empty: status.home.truth != Truth::None && empty.is_ok_and(|next| next.home.truth == Truth::None),
             restoring_drops: any_archive.and_then(|one| drops_home(status, one.key)).unwrap_or(false),
         })
@@ -46,7 +47,9 @@ impl Ways {
 /// Whether going back to this archive would drop a home that is still there; `None` when there is no
 /// going back to it now.
 pub(super) fn drops_home(status: &Status, key: ArchiveKey) -> Option<bool> {
-    let ask = |accept_data_loss| recover(status, Recovery { restore_from: Some(key), accept_data_loss });
+    let ask = |accept_data_loss| {
+        recover(status, Recovery { restore_from: Some(key), accept_data_loss, ..Recovery::default() })
+    };
     ask(true).ok().map(|_| ask(false) == Err(RecoveryRefusal::WouldDropHome))
 }
 

@@ -10,7 +10,7 @@ mod readers;
 mod redis;
 pub use self::{
     memory::MemoryBus,
-    redis::{Names, RedisBus},
+    redis::{Prefixes, RedisBus},
 };
 
 /// How far a reader may fall behind before it starts over.
@@ -70,6 +70,10 @@ pub trait Bus: Send + Sync + 'static {
     async fn activity_read(&self) -> Result<Vec<(WorkspaceId, Timestamp)>>;
     /// Removes those whose time has not grown since it was read.
     async fn activity_remove(&self, seen: &[(WorkspaceId, Timestamp)]) -> Result<()>;
+    /// Who else uses the same server under the same names, in words for an administrator.
+    async fn neighbours(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
     /// Whether activity that this process handed over may have been lost since it last asked: then it is
     /// told again.
     async fn forgot(&self) -> Result<bool> {

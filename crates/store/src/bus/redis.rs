@@ -11,8 +11,12 @@
 //!   Where the mark is missing, Redis has lost what it was told (flushed, restarted): everybody tells it
 //!   again ([`Bus::forgot`]), and until all have had the time to, nothing can be read.
 //!
+//! - Every name carries the deployment's identity. Who else uses this Redis is noticed, and said
+//!   ([`neighbours`]).
+//!
 //! Every call gives up quickly; callers keep what they could not hand over.
 
+mod neighbours;
 mod outgoing;
 
 use std::{
@@ -52,18 +56,47 @@ const RETRY_LONGEST: Duration = Duration::from_secs(1);
 /// In the place of a user: every user.
 const ALL: &str = "all";
 
-/// Where things are in Redis.
+/// What names in Redis begin with, as configured. The deployment's identity follows in all of them, so that
+/// deployments which share a Redis do not hear each other, nor take each other's activity.
 #[derive(Debug, Clone)]
-pub struct Names {
-    /// `codehub:sse:`, followed by the user.
+pub struct Prefixes {
+    /// `codehub:sse:`
     pub events: String,
-    /// `codehub:wake:`, followed by who is woken.
+    /// `codehub:wake:`
     pub wakes: String,
     /// `codehub:activity`
     pub activity: String,
 }
 
+/// Where the things of one deployment are in Redis.
+#[derive(Debug, Clone)]
+struct Names {
+    deployment: String,
+    /// `codehub:sse:{deployment}:`, followed by the user.
+    events: String,
+    /// `codehub:wake:{deployment}:`, followed by who is woken.
+    wakes: String,
+    /// `codehub:activity:{deployment}`
+    activity: String,
+    /// Where every deployment notes that it is here.
+    deployments: String,
+    /// Where versions kept activity that did not put the deployment into their names.
+    unnamed_activity: String,
+}
+
 impl Names {
+    fn new(prefixes: &Prefixes, deployment: &str) -> Self {
+        let Prefixes { events, wakes, activity } = prefixes;
+        Self {
+            deployment: deployment.to_owned(),
+            events: format!("{events}{deployment}:"),
+            wakes: format!("{wakes}{deployment}:"),
+            activity: format!("{activity}:{deployment}"),
+            deployments: format!("{activity}:deployments"),
+            unnamed_activity: activity.clone(),
+        }
+    }
+
     fn wake_channel(&self) -> String {
         format!("{}wc", self.wakes)
     }
@@ -95,7 +128,7 @@ pub struct RedisBus {
     /// The mark when it was last looked at by this process.
     known_mark: Mutex<Option<String>>,
     outgoing: mpsc::Sender<Outgoing>,
-    tasks: [AbortHandle; 2],
+    tasks: [AbortHandle; 3],
 }
 
 /// What the listener feeds and the readers hold.
@@ -129,11 +162,11 @@ impl Drop for RedisBus {
 
 impl RedisBus {
     /// Connects in the background: a Redis that is away at the start is like one that goes away later.
-    /// `settle` is how long every process needs to tell its activity again.
+    /// `settle` is how long every process needs to tell its activity again; `deployment` goes into every name.
     ///
     /// # Errors
     /// The address is none.
-    pub fn open(url: &str, names: Names, settle: Duration) -> Result<Self> {
+    pub fn open(url: &str, prefixes: &Prefixes, deployment: &str, settle: Duration) -> Result<Self> {
         // The driver's message may quote the address, and with it the password.
         let client = Client::open(url).map_err(|_| {
             BusError("REDIS_URL is not a Redis address: redis://:password@host:6379/0".into())
@@ -146,7 +179,7 @@ impl RedisBus {
         let commands =
             ConnectionManager::new_lazy_with_config(client.clone(), config).map_err(|e| unreachable(&e))?;
         let shared = Arc::new(Shared {
-            names,
+            names: Names::new(prefixes, deployment),
             origin: Uuid::new_v4().simple().to_string(),
             readers: Readers::default(),
             connected: AtomicBool::new(false),
@@ -156,6 +189,7 @@ impl RedisBus {
         let tasks = [
             tokio::spawn(listen(client, shared.clone())).abort_handle(),
             tokio::spawn(outgoing::run(queue, commands.clone(), shared.clone())).abort_handle(),
+            tokio::spawn(neighbours::watch(commands.clone(), shared.clone())).abort_handle(),
         ];
         let scripts = Scripts {
             mark: Script::new(MARK),
@@ -309,6 +343,10 @@ impl Bus for RedisBus {
             remove.arg(id.to_string()).arg(at.as_microsecond());
         }
         Self::answer(remove.invoke_async::<()>(&mut commands)).await
+    }
+
+    async fn neighbours(&self) -> Result<Vec<String>> {
+        neighbours::look(&self.commands, &self.shared.names).await
     }
 
     async fn forgot(&self) -> Result<bool> {

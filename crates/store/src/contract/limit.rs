@@ -1,14 +1,16 @@
 //! Limits on what runs, under everybody asking at once.
 
 use codehub_domain::{
-    Desired, Phase,
+    Desired, ErrorReason, Failure, Phase,
+    condition::{NO_INSTANCE, set},
     event::{Actor, Reason},
-    limits::{LimitScope, Limits},
+    limits::{LimitScope, Limits, takes_a_place},
+    recovery::Recovery,
 };
 use futures::future::join_all;
 
 use super::{Asked, Created, Harness, new_workspace};
-use crate::ListFilter;
+use crate::{ListFilter, Recovered};
 
 const FIVE: Limits = Limits { running_per_user: 5, running_global: 100 };
 
@@ -89,6 +91,51 @@ pub(crate) async fn what_takes_a_place(harness: &Harness) {
     harness.put(epoch, first.id, |status| status.phase = Phase::Deleting).await;
     assert!(matches!(ask(second.id, Desired::Running).await.unwrap(), Asked::Changed(_)));
     assert_eq!(harness.store.workspaces_running_of(user.id).await.unwrap().len(), 1);
+}
+
+/// One in ERROR does not start by itself: it is in nobody's way, until it is recovered.
+pub(crate) async fn an_error_takes_one_only_while_something_runs(harness: &Harness) {
+    let (user, epoch) = (harness.user("ann").await, harness.leader().await);
+    let one = Limits { running_per_user: 1, running_global: 0 };
+    let start = |id| harness.store.workspace_ask(id, Desired::Running, one, Actor::Operator, &Reason::StateRequested);
+    let recover =
+        |id, desired| harness.store.workspace_recover(id, Recovery::default(), desired, one, Actor::Operator);
+    let running = || harness.store.workspaces_running_of(user.id);
+    let broken = harness.workspace(user.id, Desired::Running).await;
+    let other = harness.workspace(user.id, Desired::Standby).await;
+    let fail = |ready: bool, reason: &'static str| {
+        harness.put(epoch, broken.id, move |status| {
+            status.phase = Phase::Error;
+            status.error = Some(Failure::new(ErrorReason::Timeout, "given"));
+            set(&mut status.conditions.container_ready, ready, reason, "", status.phase_changed_at);
+        })
+    };
+    // Something runs, whether or not it answers, and on whichever home.
+    for (ready, reason) in [(true, "Ready"), (false, "NotReady"), (false, "WrongHome")] {
+        fail(ready, reason).await;
+        assert!(takes_a_place(&harness.get(broken.id).await), "{reason}");
+        assert_eq!(running().await.unwrap().len(), 1, "{reason}");
+        assert!(matches!(start(other.id).await.unwrap(), Asked::LimitReached(_)), "{reason}");
+    }
+    for reason in NO_INSTANCE {
+        fail(false, reason).await;
+        assert!(!takes_a_place(&harness.get(broken.id).await), "{reason}");
+        assert_eq!(running().await.unwrap(), [], "{reason}");
+    }
+    assert!(matches!(start(other.id).await.unwrap(), Asked::Changed(_)), "the place is free");
+    // It is wanted to run: recovered, it would. Nothing happens by halves.
+    let before = harness.get(broken.id).await;
+    for desired in [None, Some(Desired::Running)] {
+        let refused = recover(broken.id, desired).await.unwrap();
+        assert!(matches!(refused, Recovered::LimitReached(_)), "{refused:?}");
+        assert_eq!(harness.get(broken.id).await, before);
+    }
+    assert!(matches!(recover(broken.id, Some(Desired::Standby)).await.unwrap(), Recovered::Recovered(_)));
+    // Recovered before anything else runs, the place is its own again.
+    fail(false, "NotFound").await;
+    harness.store.workspace_ask(other.id, Desired::Standby, one, Actor::Operator, &Reason::StateRequested).await.unwrap();
+    assert!(matches!(recover(broken.id, Some(Desired::Running)).await.unwrap(), Recovered::Recovered(_)));
+    assert!(matches!(start(other.id).await.unwrap(), Asked::LimitReached(_)));
 }
 
 pub(crate) async fn the_hit_lists_only_ones_own(harness: &Harness) {

@@ -58,7 +58,8 @@ macro_rules! contract_suite {
                 the_table_of_wishes, asking_again_changes_nothing_but_counts_as_activity,
                 deleting_keeps_the_row_and_hides_it, history_is_newest_first_and_pages]
             limit: [fifty_at_once_get_exactly_the_places, fifty_creations_at_once_too,
-                a_refused_creation_leaves_nothing, what_takes_a_place, the_hit_lists_only_ones_own]
+                a_refused_creation_leaves_nothing, what_takes_a_place,
+                an_error_takes_one_only_while_something_runs, the_hit_lists_only_ones_own]
             list: [newest_first_in_pages, filters_combine, the_query_is_a_plain_substring,
                 many_are_read_at_once, counts_by_phase, only_so_many_are_counted]
             people: [names_are_unique_without_case, the_first_admin_is_made_once, edits_take_effect,

@@ -30,7 +30,7 @@ pub(crate) async fn recovery_follows_the_domain(harness: &Harness) {
         for with_key in [true, false] {
             let before = lost(harness, epoch).await;
             let restore_from = with_key.then(|| ArchiveKey::of(before.id, op_id()));
-            let wish = Recovery { restore_from, accept_data_loss };
+            let wish = Recovery { restore_from, accept_data_loss, ..Recovery::default() };
             let result = harness
                 .store
                 .workspace_recover(before.id, wish, None, Limits::NONE, Actor::Operator)
@@ -76,7 +76,11 @@ pub(crate) async fn recovery_refuses(harness: &Harness) {
 pub(crate) async fn recovery_stays_within_the_workspace(harness: &Harness) {
     let epoch = harness.leader().await;
     let (mine, other) = (lost(harness, epoch).await, lost(harness, epoch).await);
-    let stolen = Recovery { restore_from: Some(ArchiveKey::of(other.id, op_id())), accept_data_loss: true };
+    let stolen = Recovery {
+        restore_from: Some(ArchiveKey::of(other.id, op_id())),
+        accept_data_loss: true,
+        ..Recovery::default()
+    };
     let result =
         harness.store.workspace_recover(mine.id, stolen, None, Limits::NONE, Actor::Operator).await.unwrap();
     assert_eq!(result, Recovered::NotFound);

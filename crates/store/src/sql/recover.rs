@@ -5,7 +5,7 @@ use codehub_domain::{
     change::Change,
     event::Actor,
     intent,
-    limits::Limits,
+    limits::{Limits, needs_a_place},
     recovery::{self, Recovery, RecoveryRefusal, belongs_to},
 };
 
@@ -42,7 +42,13 @@ pub(super) async fn recover<S: SqlStore>(
     }
     let entry = intent::recovered_entry(&before.status, &next, wish, actor);
     history::append(&mut write, id, now, &[entry]).await?;
-    let mut after = workspaces::get_locked(&mut write, id).await?.unwrap_or(before);
+    let mut after = workspaces::get_locked(&mut write, id).await?.unwrap_or_else(|| before.clone());
+    if desired.is_none_or(|desired| desired == Desired::Running)
+        && needs_a_place(&before, &after)
+        && let Some(hit) = workspaces::limit_hit(&mut write, id, before.owner, limits).await?
+    {
+        return Ok(Recovered::LimitReached(hit));
+    }
     if let Some(desired) = desired {
         let ask = Ask::with_recovery(desired, limits, actor);
         after = match ask::within(&mut write, after, ask).await? {

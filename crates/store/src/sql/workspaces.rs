@@ -111,20 +111,35 @@ const GET_LOCKED: &str =
 const GET_MANY: &str =
     concat!("SELECT ", workspace_columns!(), " FROM workspaces WHERE id = ANY ($1) ORDER BY id");
 
-/// Without deleted ones: they may take a place for another moment, but nobody can stop them.
-const RUNNING_OF: &str = "SELECT id, name FROM workspaces
-    WHERE takes_place AND owner_user_id = $1 AND deleted_at IS NULL ORDER BY id";
+/// What `takes_place` says, without those in ERROR of which nothing runs
+/// ([`codehub_domain::limits::takes_a_place`]).
+macro_rules! takes_place {
+    () => {
+        "takes_place AND (phase <> 'ERROR' OR error_reason IS NULL OR coalesce(
+             conditions -> 'infra.container_ready' ->> 'reason', 'NotFound') NOT IN ('NotFound', 'Ended'))"
+    };
+}
 
-pub(crate) const COUNT_PLACES: &str = "
-    SELECT count(*) FILTER (WHERE owner_user_id = $1) AS of_user, count(*) AS in_all
-    FROM workspaces WHERE takes_place AND id <> $2";
+/// Without deleted ones: they may take a place for another moment, but nobody can stop them.
+const RUNNING_OF: &str = concat!(
+    "SELECT id, name FROM workspaces WHERE ",
+    takes_place!(),
+    " AND owner_user_id = $1 AND deleted_at IS NULL ORDER BY id"
+);
+
+pub(crate) const COUNT_PLACES: &str = concat!(
+    "SELECT count(*) FILTER (WHERE owner_user_id = $1) AS of_user, count(*) AS in_all
+     FROM workspaces WHERE ",
+    takes_place!(),
+    " AND id <> $2"
+);
 
 async fn create<S: SqlStore>(store: &S, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
     let mut write = store.write().await?;
     people::existing(&mut write, new.owner).await?;
     let from_archive = new.from_archive;
     let mut workspace = intent::created(new, String::new(), write.now().await?);
-    if takes_a_place(workspace.status.phase, workspace.desired)
+    if takes_a_place(&workspace)
         && let Some(hit) = limit_hit(&mut write, workspace.id, workspace.owner, limits).await?
     {
         return Ok(Created::LimitReached(hit));

@@ -166,6 +166,7 @@ texts! {
 
     // Recovery
     in_its_words: "What was reported:", "보고된 내용:";
+    waiting: "Waiting", "대기 중";
     try_again: "Try again", "다시 시도";
     try_again_text: "Clears the error and looks at the workspace anew. Nothing is given up.", "오류를 지우고 워크스페이스를 다시 확인합니다. 데이터는 버리지 않습니다.";
     go_back: "Go back to an archive", "보관본으로 되돌리기";

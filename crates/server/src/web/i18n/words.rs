@@ -1,6 +1,8 @@
 //! Words for values: phases, operations, sizes, times.
 
-use codehub_domain::{Desired, Operation, Phase, Timestamp, activity::ActivityMode, user::Role};
+use codehub_domain::{
+    Desired, Operation, Phase, Timestamp, activity::ActivityMode, user::Role, waiting::Waiting,
+};
 pub use codehub_proxy::appearance::bytes;
 
 use super::Lang;
@@ -78,6 +80,19 @@ pub fn waiting(lang: Lang, wish: Desired) -> &'static str {
         (Desired::Archived, Ko) => "곧 보관됩니다",
         (Desired::Deleted, En) => "About to be deleted",
         (Desired::Deleted, Ko) => "곧 삭제됩니다",
+    }
+}
+
+/// What a workspace waits for, after "Waiting:".
+pub fn waits_for(lang: Lang, waiting: Waiting) -> &'static str {
+    use Lang::{En, Ko};
+    match (waiting, lang) {
+        (Waiting::Recovery, En) => "an error needs your decision",
+        (Waiting::Recovery, Ko) => "오류를 해결할 방법을 선택해야 합니다",
+        (Waiting::NextTry, En) => "the last try failed",
+        (Waiting::NextTry, Ko) => "마지막 시도가 실패했습니다",
+        (Waiting::HomeUnseen, En) => "the storage that holds the home directory does not answer",
+        (Waiting::HomeUnseen, Ko) => "홈 디렉터리가 있는 저장소가 응답하지 않습니다",
     }
 }
 

@@ -5,18 +5,22 @@ use std::time::{Duration, Instant};
 use super::*;
 use codehub_testing::{eventually, let_time_pass};
 
-fn names() -> Names {
+fn names() -> Prefixes {
     let unique = Uuid::new_v4().simple();
-    Names {
+    Prefixes {
         events: format!("test:{unique}:[sse]*:"),
         wakes: format!("test:{unique}:wake:"),
         activity: format!("test:{unique}:activity"),
     }
 }
 
-fn open(names: &Names, settle: Duration) -> Option<RedisBus> {
+fn open(names: &Prefixes, settle: Duration) -> Option<RedisBus> {
+    open_as("ours", names, settle)
+}
+
+fn open_as(deployment: &str, names: &Prefixes, settle: Duration) -> Option<RedisBus> {
     let url = codehub_testing::service("CODEHUB_TEST_REDIS", "no Redis")?;
-    Some(RedisBus::open(&url, names.clone(), settle).unwrap())
+    Some(RedisBus::open(&url, names, deployment, settle).unwrap())
 }
 
 fn user() -> UserId {
@@ -63,6 +67,45 @@ async fn what_one_process_says_every_one_hears_once() {
     let (mut looks, workspace) = (two.looks(), WorkspaceId::from_uuid(Uuid::now_v7()));
     one.look(workspace).await.unwrap();
     assert_eq!(timeout(Duration::from_secs(5), looks.recv()).await.unwrap(), Ok(workspace));
+}
+
+/// Two deployments with the same settings: neither hears the other, or takes its activity; each is told.
+#[tokio::test]
+async fn deployments_on_one_redis_keep_to_themselves_and_know_of_each_other() {
+    let names = names();
+    let open = |deployment| open_as(deployment, &names, Duration::ZERO);
+    let (Some(ours), Some(beside)) = (open("ours"), open("ours")) else { return };
+    let (Some(theirs), Some(other)) = (open("theirs"), open("theirs")) else { return };
+    tokio::join!(connected(&ours), connected(&beside), connected(&theirs), connected(&other));
+    let (ann, id) = (user(), workspace());
+    let (mut here, mut there) = (beside.subscribe(ann), theirs.subscribe(ann));
+    let (mut wakes, mut looks) = (theirs.wakes(), theirs.looks());
+    ours.wake().await.unwrap();
+    ours.look(id).await.unwrap();
+    ours.resync().await.unwrap();
+    ours.publish(ann, Event::Updated { workspace: id }).await.unwrap();
+    heard(&mut here, &Event::Updated { workspace: id }).await;
+    // Redis tells everybody in its own order: had any of it been for them, it would come first.
+    other.publish(ann, Event::Deleted { workspace: id }).await.unwrap();
+    assert_eq!(there.recv().await.unwrap(), Event::Deleted { workspace: id }, "nothing of ours came before");
+    assert!(wakes.try_recv().is_err() && looks.try_recv().is_err());
+
+    ours.activity_add(&[(id, at(5))]).await.unwrap();
+    assert_eq!(theirs.activity_read().await.unwrap(), [], "not theirs to take");
+    assert_eq!(beside.activity_read().await.unwrap(), [(id, at(5))]);
+
+    let noticed = async {
+        while !ours.neighbours().await.unwrap().iter().any(|who| who.contains("theirs")) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), noticed).await.expect("the neighbour is noticed");
+    assert_eq!(ours.neighbours().await.unwrap().len(), 1, "our own replicas are none");
+    let mut commands = ours.commands.clone();
+    let old = redis::cmd("ZADD").arg(&names.activity).arg(1).arg("x").query_async::<()>(&mut commands).await;
+    old.unwrap();
+    let found = ours.neighbours().await.unwrap();
+    assert!(found.iter().any(|who| who.contains(&names.activity)), "an older version: {found:?}");
 }
 
 #[tokio::test]
@@ -112,7 +155,7 @@ async fn what_redis_forgot_is_noticed_and_waited_for() {
     assert_eq!(bus.activity_read().await.unwrap().len(), 1);
     // As FLUSHALL does, for our keys.
     let mut commands = bus.commands.clone();
-    let keys = [names.activity.clone(), names.mark()];
+    let keys = [bus.shared.names.activity.clone(), bus.shared.names.mark()];
     redis::cmd("DEL").arg(&keys).query_async::<()>(&mut commands).await.unwrap();
     assert!(bus.activity_read().await.is_err(), "an empty answer would put people to sleep");
     assert!(bus.forgot().await.unwrap());
@@ -123,7 +166,7 @@ async fn what_redis_forgot_is_noticed_and_waited_for() {
 
 #[tokio::test]
 async fn without_redis_calls_fail_quickly_and_this_process_still_hears_itself() {
-    let bus = RedisBus::open("redis://127.0.0.1:1", names(), Duration::ZERO).unwrap();
+    let bus = RedisBus::open("redis://127.0.0.1:1", &names(), "ours", Duration::ZERO).unwrap();
     let ann = user();
     let (mut events, mut wakes) = (bus.subscribe(ann), bus.wakes());
     let started = Instant::now();
@@ -138,6 +181,7 @@ async fn without_redis_calls_fail_quickly_and_this_process_still_hears_itself() 
 
 #[tokio::test]
 async fn an_address_that_is_none_is_refused_without_its_password() {
-    let error = RedisBus::open("redis://:hush@", names(), Duration::ZERO).map(drop).unwrap_err().to_string();
+    let error =
+        RedisBus::open("redis://:hush@", &names(), "ours", Duration::ZERO).map(drop).unwrap_err().to_string();
     assert!(error.contains("redis://") && !error.contains("hush"), "{error}");
 }

@@ -8,7 +8,7 @@ use codehub_domain::{
     event::{Actor, HistoryEntry, Transition},
     gc::{self, GcRow, Item},
     intent::{self, shown_change},
-    limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
+    limits::{LimitHit, Limits, RunningWorkspace, needs_a_place, takes_a_place},
     recovery::{self, Recovery, RecoveryRefusal},
     slug,
     ttl::{self, TtlPolicy},
@@ -28,7 +28,7 @@ impl Step<'_> {
         }
         let from_archive = new.from_archive;
         let mut workspace = intent::created(new, String::new(), self.now);
-        if takes_a_place(workspace.status.phase, workspace.desired)
+        if takes_a_place(&workspace)
             && let Some(hit) = self.limit_hit(&workspace, limits)
         {
             return Ok(Created::LimitReached(hit));
@@ -51,12 +51,8 @@ impl Step<'_> {
     }
 
     fn limit_hit(&self, asking: &Workspace, limits: Limits) -> Option<LimitHit> {
-        let others = || {
-            self.state
-                .workspaces
-                .values()
-                .filter(|other| other.id != asking.id && takes_a_place(other.status.phase, other.desired))
-        };
+        let others =
+            || self.state.workspaces.values().filter(|other| other.id != asking.id && takes_a_place(other));
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let of_user = others().filter(|other| other.owner == asking.owner).count();
         let scope = limits.admit(count(of_user), count(others().count())).err()?;
@@ -68,7 +64,7 @@ impl Step<'_> {
             .workspaces
             .values()
             .filter(|found| found.owner == owner && found.deleted_at.is_none())
-            .filter(|found| takes_a_place(found.status.phase, found.desired))
+            .filter(|found| takes_a_place(found))
             .map(|found| RunningWorkspace { id: found.id, name: found.name.clone() })
             .collect()
     }
@@ -147,6 +143,7 @@ impl Step<'_> {
         if wanted.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
             return Recovered::NotFound;
         }
+        let before = workspace.clone();
         let entry = match recovery::recover(&workspace.status, wanted) {
             Ok(next) => {
                 let entry = intent::recovered_entry(&workspace.status, &next, wanted, actor);
@@ -161,8 +158,9 @@ impl Step<'_> {
             return Recovered::Refused(RecoveryRefusal::BeingDeleted);
         }
         // Checked first: nothing happens by halves.
-        if desired == Some(Desired::Running)
-            && workspace.desired != Desired::Running
+        let wanted_to_be = Workspace { desired: desired.unwrap_or(workspace.desired), ..workspace.clone() };
+        if wanted_to_be.desired == Desired::Running
+            && needs_a_place(&before, &wanted_to_be)
             && let Some(hit) = self.limit_hit(&workspace, limits)
         {
             return Recovered::LimitReached(hit);
