@@ -14,6 +14,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 /// How soon it tries again when it could not decide.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Puts workspaces to sleep until this process no longer leads with `epoch`.
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
     // Said once, not at every try.
     let mut waiting = false;

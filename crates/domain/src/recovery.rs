@@ -12,6 +12,7 @@ pub struct Recovery {
     pub accept_data_loss: bool,
 }
 
+/// Why a recovery may not be asked for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryRefusal {
     /// Nothing to recover from.
