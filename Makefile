@@ -1,6 +1,6 @@
 # The few verbs everybody types.
 
-.PHONY: run test test-all check fmt simulate bench screenshots
+.PHONY: run test test-all check audit fmt simulate bench screenshots
 
 run:            ## Run CodeHub with embedded defaults
 	cargo run --release
@@ -11,10 +11,14 @@ test:           ## Run the tests; installs and starts what they need
 test-all:       ## And the long ones: real IDEs, in containers and left alone
 	scripts/test --all
 
-check:          ## Formatting, lints, and habits of the tests
+check:          ## Formatting, lints, habits of the tests, and what we depend on
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/check-tests
+	scripts/check-dependencies
+
+audit:          ## Known vulnerabilities in what we depend on; fetches the advisory database from the network
+	scripts/check-dependencies --advisories
 
 fmt:
 	cargo fmt --all

@@ -13,6 +13,7 @@ use super::said::said;
 
 pub(super) type Result<T, E = ArchiveError> = std::result::Result<T, E>;
 
+/// Why something with an archive did not work. An error never means "there is no archive", except `NotFound`.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The store answered, and the archive (or its commit mark) is not there.
@@ -45,10 +46,13 @@ pub enum ArchiveError {
     /// Trouble with the home directory or the restore target.
     #[error("{context}: {source}")]
     Io {
+        /// What was being done, to which path.
         context: String,
+        /// What the system said.
         #[source]
         source: io::Error,
     },
+    /// The caller stopped it; nothing was committed.
     #[error("cancelled")]
     Cancelled,
 }

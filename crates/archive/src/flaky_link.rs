@@ -21,6 +21,7 @@ use tokio::{
 /// How the link treats the requests of new connections. Changing it ends the old ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
+    /// Everything passes.
     None,
     /// Nobody is there.
     Refuse,
@@ -65,10 +66,12 @@ impl FlakyLink {
         Ok(Self { address, trouble, seen, task })
     }
 
+    /// Where to connect instead of to the upstream.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// Changes the trouble, and ends the connections that are open.
     pub fn set(&self, trouble: Trouble) {
         self.trouble.send_replace(trouble);
     }

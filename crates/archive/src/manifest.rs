@@ -24,10 +24,14 @@ pub(super) const TRAILER: usize = 16;
 /// Largest piece or index that is believed.
 pub(super) const MAX_RAW: usize = 256 * 1024 * 1024;
 
+/// What an entry of an archive is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
+    /// A directory.
     Directory,
+    /// A file with bytes of its own.
     File,
+    /// A symbolic link; `target` is what it says.
     Symlink,
     /// Another name of a file; `target` is its first.
     HardLink,
@@ -38,11 +42,15 @@ pub enum FileKind {
 pub struct ArchivedFile {
     /// Relative to the home; empty for the home itself.
     pub path: Vec<u8>,
+    /// What it is.
     pub kind: FileKind,
+    /// Bytes of a file, holes included; 0 for everything else.
     pub size: u64,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u32,
+    /// Seconds since 1970; negative before.
     pub mtime_seconds: i64,
+    /// Below a second.
     pub mtime_nanoseconds: u32,
     /// Of links.
     pub target: Vec<u8>,

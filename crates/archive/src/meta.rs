@@ -17,8 +17,10 @@ const OLDEST_FORMAT: u32 = 1;
 /// No meta object we write comes near this; a larger one is not ours.
 pub(super) const MAX_META_BYTES: u64 = 64 * 1024;
 
+/// The commit mark of an archive, stored as JSON after its data: without it there is no archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveMeta {
+    /// The version of the format. A later one than this program knows is refused.
     pub format: u32,
     /// Of the stored bytes, lower-case hexadecimal.
     pub sha256: String,

@@ -37,6 +37,7 @@ pub struct PackSummary {
     pub sha256: String,
     /// Bytes of the tar stream.
     pub uncompressed: u64,
+    /// Files, directories and links, the home directory itself included.
     pub entries: u64,
     /// Sockets, devices and FIFOs left out.
     pub skipped: u64,

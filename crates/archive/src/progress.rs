@@ -19,6 +19,7 @@ struct Counters {
 }
 
 impl Progress {
+    /// Nothing has moved, and nothing is expected.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -44,11 +45,13 @@ impl Progress {
         self.0.moved.load(Relaxed)
     }
 
+    /// Begins to count from 0 towards `total`; what moved before stays counted in [`Progress::moved`].
     pub fn start(&self, total: u64) {
         self.0.done.store(0, Relaxed);
         self.0.total.store(total, Relaxed);
     }
 
+    /// So many bytes more are done.
     pub fn advance(&self, bytes: u64) {
         self.0.done.fetch_add(bytes, Relaxed);
         self.touch(bytes);

@@ -35,6 +35,7 @@ use super::sparse::Segment;
 pub struct Limits {
     /// Bytes of the tar stream.
     pub uncompressed: u64,
+    /// Files, directories and links.
     pub entries: u64,
 }
 
@@ -53,6 +54,7 @@ pub struct UnpackSummary {
     pub sha256: String,
     /// Bytes of the tar stream.
     pub uncompressed: u64,
+    /// Files, directories and links, the home directory itself included.
     pub entries: u64,
 }
 

@@ -19,6 +19,7 @@ pub const BRAKE_SETTING: &str = "gc_brake";
 /// Set by an admin: the next cycle may pass the brake.
 pub const APPROVAL_SETTING: &str = "gc_approved";
 
+/// Collects once per `gc_interval` until this process no longer leads with `epoch`.
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
     loop {
         match cycle(&context, epoch).await {

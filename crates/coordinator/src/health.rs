@@ -25,15 +25,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What may panic again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
+    /// What passes the store's changes on to the bus.
     Events,
+    /// What reconciles workspaces.
     Controller,
     /// The controller's look at everything: without it nothing is noticed.
     Survey,
+    /// What puts workspaces to sleep.
     Ttl,
+    /// What deletes orphans.
     Gc,
 }
 
 impl Component {
+    /// Its name in logs, metrics and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Events => "events",

@@ -22,6 +22,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// One period of leadership. Dropping it gives up the lease.
 #[derive(Debug)]
 pub struct Term {
+    /// What fences the writes of this term.
     pub epoch: Epoch,
     lease: Option<Lease>,
 }

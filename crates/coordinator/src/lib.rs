@@ -42,10 +42,15 @@ use leader::Leadership;
 /// What the coordinator must know of the configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// How often everything is observed while nobody asks for anything.
     pub idle_interval: Duration,
+    /// How often, shortly after somebody asked.
     pub active_interval: Duration,
+    /// How long "shortly after" is.
     pub active_duration: Duration,
+    /// The longest pause between two looks for TTLs that ran out.
     pub ttl_interval: Duration,
+    /// How often orphans are looked for.
     pub gc_interval: Duration,
     /// Starts and stops at once.
     pub instance_concurrency: usize,
@@ -53,8 +58,11 @@ pub struct Settings {
     pub storage_concurrency: usize,
     /// How long one look at a dependency may take before it counts as "could not see".
     pub look_timeout: Duration,
+    /// Deadlines and retries.
     pub retry: Policy,
+    /// The deployment's TTLs.
     pub ttl: TtlPolicy,
+    /// What is an orphan, and when to brake.
     pub gc: GcPolicy,
     /// Where people reach workspaces, without a trailing slash.
     pub public_base_url: String,
@@ -63,10 +71,15 @@ pub struct Settings {
 /// The ports, as configured.
 #[derive(Clone)]
 pub struct Backends {
+    /// The one truth.
     pub store: Arc<dyn Store>,
+    /// Events, wakes and activity; may lose them.
     pub bus: Arc<dyn Bus>,
+    /// Where workspaces run.
     pub instances: Arc<dyn Instances>,
+    /// Where homes are while they are used.
     pub volumes: Arc<dyn Volumes>,
+    /// Where homes are packed away.
     pub archives: Arc<dyn Archives>,
     /// What rows call the backend that has their instance and their home; `None`: like its kind.
     pub name: Option<String>,
@@ -87,8 +100,11 @@ impl Backends {
 /// Everything a component works with.
 #[derive(Clone)]
 pub struct Context {
+    /// The ports.
     pub backends: Backends,
+    /// The configuration.
     pub settings: Arc<Settings>,
+    /// Where ids and jitter come from; the simulation has its own.
     pub chance: Arc<dyn Chance>,
     /// The epoch this process leads with, while it does.
     pub leading: watch::Sender<Option<Epoch>>,
@@ -99,6 +115,7 @@ pub struct Context {
 }
 
 impl Context {
+    /// A context of a process that does not lead yet.
     pub fn new(backends: Backends, settings: Settings) -> Self {
         Self {
             backends,
@@ -195,5 +212,6 @@ pub enum Ended {
     Fenced,
     /// Nobody can tell whether this process still leads: then it does not.
     Lost,
+    /// The store was closed: the process is ending.
     StoreClosed,
 }

@@ -16,6 +16,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// How long a leader that stops tries to write down the last activity.
 const LAST_SYNC: Duration = Duration::from_secs(3);
 
+/// Puts workspaces to sleep until this process no longer leads with `epoch`.
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
     // Said once, not at every try.
     let mut waiting = false;

@@ -20,10 +20,15 @@ pub const SNOOZED: &str = "snoozed";
 /// A keep-awake lease: counts as activity until it ends or is given back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
+    /// Names the lease when it is given back.
     pub id: HoldId,
+    /// Who took it.
     pub by: UserId,
+    /// In the words of who took it, or [`SNOOZED`]. May be empty.
     pub reason: String,
+    /// When it was taken.
     pub created_at: Timestamp,
+    /// When it ends by itself.
     pub until: Timestamp,
 }
 

@@ -7,17 +7,23 @@ use crate::{UserId, WorkspaceId};
 pub enum Change {
     /// What people see of it changed.
     Updated {
+        /// Which one.
         workspace: WorkspaceId,
+        /// Whose event streams hear of it.
         owner: UserId,
     },
+    /// It was deleted: nobody sees it any more.
     Deleted {
+        /// Which one.
         workspace: WorkspaceId,
+        /// Whose event streams hear of it.
         owner: UserId,
     },
     /// What somebody wants changed: the controller should look.
     Wake,
     /// A session or token ended, or a user was disabled: forget what was cached of this user.
     Access {
+        /// Whose credentials are no longer what they were.
         user: UserId,
     },
     /// Any of these may have been missed (the connection to the database was lost): read again.

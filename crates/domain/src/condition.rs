@@ -7,11 +7,14 @@ use crate::Timestamp;
 /// One condition. `last_transition_time` moves only when the status does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
+    /// Whether it holds.
     #[serde(with = "status")]
     pub status: bool,
     /// CamelCase, for people and dashboards; branched on only by [`Conditions::instance_exists`].
     pub reason: String,
+    /// A sentence for people.
     pub message: String,
+    /// When `status` last changed.
     pub last_transition_time: Timestamp,
 }
 
@@ -39,25 +42,32 @@ pub const NO_INSTANCE: [&str; 2] = ["NotFound", "Ended"];
 /// What is known of a workspace. A condition nobody has observed yet is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
+    /// The volume of the current generation exists.
     #[serde(rename = "storage.volume_ready", default, skip_serializing_if = "Option::is_none")]
     pub volume_ready: Option<Condition>,
+    /// The archive at the workspace's key is complete.
     #[serde(rename = "storage.archive_ready", default, skip_serializing_if = "Option::is_none")]
     pub archive_ready: Option<Condition>,
+    /// An instance runs on the current volume and answers its health check.
     #[serde(rename = "infra.container_ready", default, skip_serializing_if = "Option::is_none")]
     pub container_ready: Option<Condition>,
+    /// Nothing waits for a person.
     #[serde(rename = "policy.healthy", default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<Condition>,
 }
 
 impl Conditions {
+    /// False also while nobody has looked.
     pub fn volume_ready(&self) -> bool {
         is_true(self.volume_ready.as_ref())
     }
 
+    /// False also while nobody has looked.
     pub fn archive_ready(&self) -> bool {
         is_true(self.archive_ready.as_ref())
     }
 
+    /// False also while nobody has looked.
     pub fn container_ready(&self) -> bool {
         is_true(self.container_ready.as_ref())
     }

@@ -31,23 +31,30 @@ pub enum Outcome {
     Done,
     /// Data and meta are stored under this key and verified.
     Archived {
+        /// The archive that is complete now.
         key: ArchiveKey,
     },
     /// The whole archive was unpacked, checked and made durable on this generation.
     Restored {
+        /// The archive that is complete now.
         key: ArchiveKey,
+        /// The generation it was packed from.
         generation: Generation,
     },
+    /// The attempt failed; the policy says what follows.
     Failed(Failure),
 }
 
 /// Everything a decision depends on.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
+    /// The row, as it is in the database.
     pub workspace: &'a Workspace,
+    /// What was observed, after the row was read.
     pub seen: &'a Observed,
     /// The action that has just ended, and what it reported.
     pub outcome: Option<(&'a Action, &'a Outcome)>,
+    /// Deadlines and retries.
     pub policy: &'a Policy,
     /// The database's clock.
     pub now: Timestamp,
@@ -60,8 +67,11 @@ pub struct Inputs<'a> {
 /// What to save, then what to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
+    /// The new status, to be saved with the transitions before `action` is executed.
     pub status: Status,
+    /// What the history gains.
     pub transitions: Vec<Transition>,
+    /// What to do next; `None` while there is nothing to do, and then `why` says so.
     pub action: Option<Action>,
     /// Look and decide again at once: an operation ended, or the home moved, and more may follow.
     pub again: bool,

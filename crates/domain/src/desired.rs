@@ -10,9 +10,11 @@ pub enum Answer {
     Change,
     /// It is already wanted: success without a transition.
     Already,
+    /// It may not be asked for now.
     Refuse(Refusal),
 }
 
+/// Why a target state may not be asked for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Deleted: it does not exist any more.

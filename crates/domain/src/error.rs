@@ -38,11 +38,14 @@ impl ErrorReason {
 /// A failure with what a person needs to act on it. Never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// What the error policy branches on.
     pub reason: ErrorReason,
+    /// What a person needs to act on it.
     pub message: String,
 }
 
 impl Failure {
+    /// The message is a sentence without a full stop, and without secrets.
     pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }

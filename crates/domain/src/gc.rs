@@ -38,20 +38,30 @@ impl Default for GcPolicy {
 /// listed had its reference in the database when this was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcRow {
+    /// Which workspace.
     pub id: WorkspaceId,
+    /// Its phase.
     pub phase: Phase,
+    /// What is being done with it; while something is, nothing of it is deleted.
     pub operation: Operation,
+    /// Whether its owner deleted it.
     pub deleted: bool,
+    /// Which copy of its home is the true one.
     pub truth: Truth,
+    /// The generation last given out; while truth is `volume` this is the home.
     pub generation: Generation,
+    /// The archive that it refers to.
     pub archive_key: Option<ArchiveKey>,
+    /// The operation under way, or the one to be resumed.
     pub op_id: Option<OpId>,
 }
 
 /// Something in storage that could be an orphan. Ordered, so plans are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
+    /// An archive, with its commit mark.
     Archive(ArchiveKey),
+    /// One generation of a workspace's volume.
     Volume { workspace: WorkspaceId, generation: Generation },
 }
 
@@ -108,9 +118,13 @@ pub struct GcPlan {
 /// What the cycle would have deleted, of how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Brake {
+    /// How many archives it would delete.
     pub would_delete: usize,
+    /// Out of how many.
     pub archives: usize,
+    /// How many volumes it would delete.
     pub would_delete_volumes: usize,
+    /// Out of how many.
     pub volumes: usize,
 }
 

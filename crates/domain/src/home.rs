@@ -22,6 +22,7 @@ named_enum! {
 /// Stored as JSON in `home_ctx`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomeCtx {
+    /// Which copy of the home is the true one.
     pub truth: Truth,
     /// The generation last given out, saved before its volume is made. While truth is `volume` this is
     /// the home.

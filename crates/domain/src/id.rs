@@ -14,15 +14,18 @@ pub struct ParseIdError(String, &'static str);
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
+        /// An id with one spelling: a lower-case UUID with hyphens.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(Uuid);
 
         impl $name {
+            /// Any UUID is an id; the caller makes them.
             pub const fn from_uuid(uuid: Uuid) -> Self {
                 Self(uuid)
             }
 
+            /// For the database.
             pub const fn as_uuid(&self) -> Uuid {
                 self.0
             }
@@ -104,8 +107,11 @@ impl fmt::Display for Epoch {
 /// Names one volume: whose, of which workspace, which incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeKey {
+    /// Whose home it is.
     pub owner: UserId,
+    /// Which workspace's.
     pub workspace: WorkspaceId,
+    /// Which of its generations.
     pub generation: Generation,
 }
 
@@ -118,7 +124,9 @@ impl fmt::Display for VolumeKey {
 /// Names one archive: `{workspace}/{op}/home.tar.zst`, below whatever prefix the store is given.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArchiveKey {
+    /// The workspace whose home was packed.
     pub workspace: WorkspaceId,
+    /// The operation that packed it.
     pub op: OpId,
 }
 
@@ -127,6 +135,7 @@ impl ArchiveKey {
     /// `codehub_archive::DATA_NAME`; a test of the runtime holds the two together.
     pub const FILE: &str = "home.tar.zst";
 
+    /// The archive that this operation of this workspace writes.
     pub const fn of(workspace: WorkspaceId, op: OpId) -> Self {
         Self { workspace, op }
     }

@@ -5,11 +5,14 @@ use crate::{Desired, Phase, Workspace, WorkspaceId};
 /// 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// How many of one owner. 0 is no limit.
     pub running_per_user: u32,
+    /// How many of all owners. 0 is no limit.
     pub running_global: u32,
 }
 
 impl Limits {
+    /// No limits.
     pub const NONE: Self = Self { running_per_user: 0, running_global: 0 };
 
     /// Whether one more may run beside those that already take a place.
@@ -28,22 +31,30 @@ impl Limits {
     }
 }
 
+/// Which limit was hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitScope {
+    /// The owner's.
     User { limit: u32 },
+    /// The deployment's.
     Global { limit: u32 },
 }
 
 /// A refused wish to run, with the caller's own running workspaces (never somebody else's).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitHit {
+    /// Which limit.
     pub scope: LimitScope,
+    /// What the owner could stop to make room.
     pub running: Vec<RunningWorkspace>,
 }
 
+/// One of the owner's workspaces that counts against the limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningWorkspace {
+    /// Which one.
     pub id: WorkspaceId,
+    /// Its name, to be shown.
     pub name: String,
 }
 

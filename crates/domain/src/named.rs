@@ -8,8 +8,10 @@ macro_rules! named_enum {
         pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),+ }
 
         impl $name {
+            /// Every variant, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
+            /// The one written form.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
@@ -43,7 +45,10 @@ pub(crate) use named_enum;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no {what}; allowed are {}", allowed.join(", "))]
 pub struct UnknownName {
+    /// What kind of word was expected.
     pub what: &'static str,
+    /// The word, cut to 64 characters.
     pub given: String,
+    /// Every word that would have been accepted.
     pub allowed: &'static [&'static str],
 }

@@ -8,25 +8,32 @@ use crate::Generation;
 /// There, not there, or unknown (the dependency did not answer, or nobody looked).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Seen<T> {
+    /// It was seen.
     There(T),
+    /// It was looked for, and does not exist.
     NotThere,
+    /// Nobody could look: it may or may not exist.
     #[default]
     Unknown,
 }
 
 impl<T> Seen<T> {
+    /// It was seen.
     pub fn is_there(&self) -> bool {
         matches!(self, Self::There(_))
     }
 
+    /// It certainly does not exist.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::NotThere)
     }
 
+    /// Nobody could look.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown)
     }
 
+    /// What was seen, if anything.
     pub fn there(&self) -> Option<&T> {
         match self {
             Self::There(it) => Some(it),
@@ -46,9 +53,11 @@ impl<T> From<Option<T>> for Seen<T> {
 pub struct Instance {
     /// The volume generation it was started on.
     pub generation: Generation,
+    /// How it is.
     pub state: InstanceState,
 }
 
+/// How an instance is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstanceState {
     /// Alive and answering its health check.
@@ -63,6 +72,7 @@ pub enum InstanceState {
 /// instance seen here had its volume when the volumes were listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
+    /// The one container or process of the workspace.
     pub instance: Seen<Instance>,
     /// The generations that exist; never an empty set inside `There`.
     pub volumes: Seen<BTreeSet<Generation>>,

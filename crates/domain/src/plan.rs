@@ -12,29 +12,42 @@ use crate::{
 /// One attempt at one idempotent thing. The executor does it; the next observation judges it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
+    /// Make an empty volume.
     CreateVolume {
+        /// The generation to make.
         generation: Generation,
     },
+    /// Store the archive of an empty home.
     PutEmptyArchive {
+        /// Where.
         key: ArchiveKey,
     },
     /// Wipe the debris of earlier tries, then fetch the archive into a new volume.
     Restore {
+        /// The archive to fetch.
         from: ArchiveKey,
+        /// The generation to make.
         into: Generation,
+        /// The generations to remove first.
         wipe: BTreeSet<Generation>,
     },
+    /// Launch the instance, or adopt what already runs on that volume.
     StartInstance {
+        /// The volume to start it on.
         generation: Generation,
     },
     /// End it and make sure that it is gone.
     StopInstance,
+    /// Pack a volume, upload it, verify it, and commit it.
     PutArchive {
+        /// Where.
         key: ArchiveKey,
+        /// The generation to pack.
         from: Generation,
     },
     /// Only after a check, immediately before, that the caller still leads and nothing uses them.
     DeleteVolumes {
+        /// The generations to delete.
         generations: BTreeSet<Generation>,
     },
 }
@@ -44,6 +57,7 @@ pub enum Action {
 pub enum Step {
     /// Everything the operation wanted is observed.
     Complete,
+    /// This has to be done next.
     Act(Action),
     /// A dependency has to be seen first and could not be; says which.
     Blind(&'static str),

@@ -17,6 +17,7 @@ pub struct Recovery {
     pub home_found: bool,
 }
 
+/// Why a recovery may not be asked for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryRefusal {
     /// Nothing to recover from.

@@ -9,7 +9,9 @@ use crate::{ErrorReason, Failure, Operation, Status, Timestamp};
 pub struct Policy {
     /// Tries of a failing action before it is `RetryExceeded`.
     pub max_tries: u32,
+    /// The pause after the first failure; doubles with each one that follows.
     pub backoff_base: Duration,
+    /// The longest pause.
     pub backoff_cap: Duration,
     /// How long a start or stop may go without getting anywhere.
     pub start_deadline: Duration,
@@ -17,6 +19,7 @@ pub struct Policy {
     pub storage_deadline: Duration,
     /// This many unasked deaths of an instance within the window end in ERROR.
     pub max_deaths: usize,
+    /// Deaths that are farther apart than this are not counted together.
     pub death_window: Duration,
 }
 
@@ -35,6 +38,7 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// How long the operation may go without moving; `None` is without end.
     pub fn deadline(&self, operation: Operation) -> Option<Duration> {
         match operation {
             Operation::None => None,

@@ -9,7 +9,9 @@ use crate::{Desired, Operation, Phase, Timestamp, Workspace, retry::saturating_a
 /// The deployment's TTLs. 0 is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TtlPolicy {
+    /// A running workspace without activity for this long is stopped.
     pub standby_seconds: u32,
+    /// A stopped workspace is archived after this long.
     pub archive_seconds: u32,
     /// Activity may be this old before the database sees it (one flush plus one sync): the standby
     /// TTL waits that much longer, so that recorded activity always wins.
@@ -53,6 +55,7 @@ pub struct Expiry {
     /// When the TTL runner acts, and so what people are told: the end of the TTL, plus the activity it may
     /// not have seen.
     pub acts_at: Timestamp,
+    /// The target state that the TTL sets.
     pub to: Desired,
 }
 

@@ -69,7 +69,9 @@ named_enum! {
 /// How far an operation that moves bytes has come.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
+    /// Bytes so far.
     pub done: u64,
+    /// Bytes expected; an estimate.
     pub total: u64,
     /// Bytes per second, over the last report.
     pub rate: u64,
@@ -86,31 +88,46 @@ impl Progress {
 /// A workspace as the database holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workspace {
+    /// Never changes.
     pub id: WorkspaceId,
+    /// Whose it is; never changes.
     pub owner: UserId,
+    /// For people; need not be unique.
     pub name: String,
     /// Unique among the owner's living workspaces ([`crate::slug`]); empty for one that a version before
     /// slugs has made, until the next start.
     pub slug: String,
+    /// What the owner sorts it by.
     pub labels: Labels,
+    /// One line for lists.
     pub description: String,
+    /// The owner's notes.
     pub memo: String,
+    /// The image it runs, where the runtime has images.
     pub image_ref: String,
     /// `users/{owner}/workspaces/{id}/home`: where a home lives, whatever stores it.
     pub home_store_key: String,
     /// The workspace's own TTLs in seconds; `None` is the deployment's default, 0 is never.
     pub standby_ttl_seconds: Option<u32>,
+    /// Its own archive TTL; `None` is the deployment's default, 0 is never.
     pub archive_ttl_seconds: Option<u32>,
     /// What counts as being in use; `None` is the deployment's default.
     pub activity_mode: Option<ActivityMode>,
+    /// The target state: what its owner or a TTL wants.
     pub desired: Desired,
+    /// When the target state was last set to another.
     pub desired_changed_at: Timestamp,
+    /// When it was deleted; then nobody sees it any more.
     pub deleted_at: Option<Timestamp>,
+    /// The last activity that the database knows of.
     pub last_access_at: Timestamp,
     /// The end of the longest keep-awake lease, which may have passed.
     pub held_until: Option<Timestamp>,
+    /// What is and what is being done; only the controller writes it.
     pub status: Status,
+    /// When it was created.
     pub created_at: Timestamp,
+    /// When anything but activity last changed.
     pub updated_at: Timestamp,
     /// Grows with every write a reader could notice. Saving a status compares it, and event streams
     /// use it to tell newer from older.
@@ -120,25 +137,39 @@ pub struct Workspace {
 /// The columns that only the controller writes (and recovery, which is its own compare-and-swap).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
+    /// What was last observed, condition by condition.
     pub conditions: Conditions,
+    /// When it was last observed.
     pub observed_at: Option<Timestamp>,
+    /// What exists.
     pub phase: Phase,
+    /// When the phase last changed.
     pub phase_changed_at: Timestamp,
+    /// What is being done.
     pub operation: Operation,
+    /// When the operation began.
     pub op_started_at: Option<Timestamp>,
     /// When the operation last got anywhere: began, tried again, or moved bytes. Deadlines count
     /// from here.
     pub op_moved_at: Option<Timestamp>,
+    /// Names the operation; saved before its first action.
     pub op_id: Option<OpId>,
+    /// The newest complete archive, or the one it begins with.
     pub archive_key: Option<ArchiveKey>,
+    /// Why the last try failed; a terminal reason comes with phase ERROR.
     pub error: Option<Failure>,
+    /// How many tries in a row failed for that reason.
     pub error_count: u32,
+    /// Not before this is it tried again.
     pub next_retry_at: Option<Timestamp>,
+    /// Where the true copy of the home is.
     pub home: HomeCtx,
+    /// How far the transfer under way is.
     pub progress: Option<Progress>,
     /// Which backend of this deployment (`docker-1`; by default named like its kind) has the instance, and
     /// which the home; empty until something exists.
     pub instance_backend: String,
+    /// What keeps its volumes.
     pub storage_backend: String,
 }
 
@@ -199,6 +230,7 @@ impl Status {
 }
 
 impl Workspace {
+    /// The name of one generation of its volume.
     pub fn volume(&self, generation: Generation) -> VolumeKey {
         VolumeKey { owner: self.owner, workspace: self.id, generation }
     }
@@ -208,6 +240,7 @@ impl Workspace {
         self.status.op_id.map(|op| ArchiveKey::of(self.id, op))
     }
 
+    /// Where the home of this workspace is kept, below the root of its store.
     pub fn home_store_key_of(owner: UserId, id: WorkspaceId) -> String {
         format!("users/{owner}/workspaces/{id}/home")
     }

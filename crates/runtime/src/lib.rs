@@ -33,9 +33,13 @@ use codehub_archive::Progress;
 /// What a workspace's instance is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceSpec {
+    /// Whose instance it is.
     pub workspace: WorkspaceId,
+    /// The name of the workspace, for the program to show.
     pub name: String,
+    /// The image, where the runtime has images.
     pub image_ref: String,
+    /// The home; must exist.
     pub volume: VolumeKey,
     /// `/w/{id}/`
     pub base_path: String,
@@ -44,23 +48,28 @@ pub struct InstanceSpec {
 }
 
 impl InstanceSpec {
+    /// The generation of its home.
     pub fn generation(&self) -> Generation {
         self.volume.generation
     }
 }
 
+/// One instance of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
+    /// Whose instance it is.
     pub workspace: WorkspaceId,
     /// Alive or ended; `Ready` only where telling costs nothing (see [`Instances::status`]).
     pub instance: Instance,
 }
 
+/// Why something with an instance did not work. Never means "is not there".
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     /// The engine does not answer.
     #[error("{0}")]
     Unreachable(String),
+    /// The image is not on the engine and could not be pulled.
     #[error("{0}")]
     ImagePull(String),
     /// The engine answered that it cannot.
@@ -68,6 +77,7 @@ pub enum RuntimeError {
     Failed(String),
 }
 
+/// What the calls of [`Instances`] answer.
 pub type Result<T> = std::result::Result<T, RuntimeError>;
 
 impl From<RuntimeError> for Failure {
@@ -84,6 +94,7 @@ impl From<RuntimeError> for Failure {
 /// A stream of log bytes, oldest first.
 pub type LogStream = Pin<Box<dyn Stream<Item = std::io::Result<Bytes>> + Send>>;
 
+/// Which part of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogQuery {
     /// The last so many lines.
@@ -97,19 +108,24 @@ pub struct LogQuery {
 pub struct Safeguard {
     /// `engine`, `firewall`.
     pub name: &'static str,
+    /// Whether it works.
     pub state: SafeguardState,
     /// A sentence for an operator, with what to do where something is to be done.
     pub text: String,
 }
 
+/// How a safeguard is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SafeguardState {
+    /// It works.
     Good,
     /// Works, but somebody should know.
     Note,
+    /// It does not work, and somebody has to act.
     Bad,
 }
 
+/// Where workspaces run. Every call is idempotent, and an error means "could not", never "is not there".
 #[async_trait]
 pub trait Instances: Send + Sync + 'static {
     /// `process`, `docker`: saved with the workspace.
@@ -157,9 +173,13 @@ pub trait Instances: Send + Sync + 'static {
 pub enum IdeChoice {
     /// What is installed, `Builtin` if nothing is.
     Auto,
+    /// The IDE that is part of CodeHub.
     Builtin,
+    /// code-server.
     CodeServer,
+    /// JupyterLab.
     JupyterLab,
+    /// The operator's own command.
     Command,
 }
 
@@ -168,6 +188,8 @@ pub enum IdeChoice {
 pub enum SandboxChoice {
     /// Where `bwrap` is installed and works.
     Auto,
+    /// Refuse to start workspaces where that does not work.
     Always,
+    /// Not at all.
     Never,
 }

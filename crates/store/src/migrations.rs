@@ -2,6 +2,7 @@
 
 use sqlx::migrate::Migrator;
 
+/// How far the database's schema is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
     /// Versions that are done.
@@ -12,9 +13,12 @@ pub struct MigrationStatus {
     pub unknown: Vec<i64>,
 }
 
+/// One that the next start applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingMigration {
+    /// Its number.
     pub version: i64,
+    /// The name of its file, in words.
     pub description: String,
 }
 

@@ -19,6 +19,7 @@ pub type Connection = Either<TcpStream, UnixStream>;
 /// Cheap to copy: the proxy does for every request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Upstream {
+    /// A TCP port that the proxy can connect to.
     Port(SocketAddr),
     /// The path of a Unix socket.
     Socket(Arc<str>),

@@ -28,6 +28,7 @@ use crate::source::MAX_WINDOW_LOG;
 /// A part of a directory's content, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePage {
+    /// In the order of the archive.
     pub files: Vec<ArchivedFile>,
     /// There are more after the last one.
     pub more: bool,

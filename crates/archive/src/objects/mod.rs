@@ -71,6 +71,7 @@ pub enum Verify {
 /// An object or pair of objects found in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedObject {
+    /// Below the prefix of the store.
     pub key: String,
     /// Stored bytes, as far as they are there.
     pub size: u64,
@@ -142,6 +143,7 @@ impl ObjectArchives {
         Self { options, ..self }
     }
 
+    /// How `put` makes sure that the data arrived.
     #[must_use]
     pub fn with_verify(self, verify: Verify) -> Self {
         Self { verify, ..self }

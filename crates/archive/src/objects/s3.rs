@@ -30,9 +30,13 @@ const RETRIES: usize = 3;
 pub struct S3Config {
     /// `https://s3.example.com`; `None`: Amazon's, of that region.
     pub endpoint: Option<String>,
+    /// The bucket; it must exist.
     pub bucket: String,
+    /// The region that requests are signed for.
     pub region: String,
+    /// The public half of the credential.
     pub access_key: String,
+    /// The secret half; never logged.
     pub secret_key: String,
     /// Plain http beyond this machine, for a network of your own.
     pub allow_http: bool,

@@ -117,7 +117,7 @@ impl Executor {
     }
 
     async fn put_empty(&self, key: ArchiveKey) -> Result<Outcome, Failed> {
-        self.context.backends.archives.put_empty(&key).await.map_err(archive_failed)?;
+        self.context.backends.archives.put_empty(&key).await.map_err(|error| archive_failed(&error))?;
         Ok(Outcome::Archived { key })
     }
 
@@ -130,7 +130,10 @@ impl Executor {
         cancel: &CancellationToken,
     ) -> Result<Outcome, Failed> {
         let archives = &self.context.backends.archives;
-        archives.put(&key, &workspace.volume(from), progress, cancel).await.map_err(archive_failed)?;
+        archives
+            .put(&key, &workspace.volume(from), progress, cancel)
+            .await
+            .map_err(|error| archive_failed(&error))?;
         Ok(Outcome::Archived { key })
     }
 
@@ -146,7 +149,11 @@ impl Executor {
         let backends = &self.context.backends;
         let volume = workspace.volume(into);
         backends.volumes.create(&volume).await.map_err(failed)?;
-        backends.archives.fetch(&from, &volume, progress, cancel).await.map_err(archive_failed)?;
+        backends
+            .archives
+            .fetch(&from, &volume, progress, cancel)
+            .await
+            .map_err(|error| archive_failed(&error))?;
         Ok(Outcome::Restored { key: from, generation: into })
     }
 
@@ -212,8 +219,8 @@ impl Executor {
     }
 }
 
-fn archive_failed(error: ArchiveError) -> Failed {
-    Outcome::Failed(archives::failure(&error))
+fn archive_failed(error: &ArchiveError) -> Failed {
+    Outcome::Failed(archives::failure(error))
 }
 
 fn failed(error: impl Into<Failure>) -> Failed {

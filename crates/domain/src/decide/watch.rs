@@ -14,6 +14,7 @@ use crate::{
 pub struct Watch {
     /// What to save, if anything is new.
     pub status: Option<Status>,
+    /// What the history gains.
     pub transitions: Vec<Transition>,
     /// The action has not moved for longer than it may: end it.
     pub cancel: bool,

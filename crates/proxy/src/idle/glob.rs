@@ -1,25 +1,82 @@
 //! Path patterns: `*` is anything but a slash, `**` is anything, everything else is itself.
 
-/// Whether the whole path is what the pattern says.
-pub(super) fn matches(pattern: &str, path: &str) -> bool {
-    bytes(pattern.as_bytes(), path.as_bytes())
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A pattern, parsed when the rules are read.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub(super) struct Glob {
+    text: String,
+    parts: Vec<Part>,
 }
 
-fn bytes(pattern: &[u8], path: &[u8]) -> bool {
-    match pattern {
-        [] => path.is_empty(),
-        [b'*', b'*', rest @ ..] => (0..=path.len()).any(|skip| bytes(rest, &path[skip..])),
-        [b'*', rest @ ..] => {
-            let segment = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
-            (0..=segment).any(|skip| bytes(rest, &path[skip..]))
+#[derive(Clone, PartialEq, Eq)]
+enum Part {
+    /// These bytes.
+    Literal(Vec<u8>),
+    /// `*`: anything but a slash.
+    WithinSegment,
+    /// `**`: anything.
+    Anything,
+}
+
+impl From<String> for Glob {
+    fn from(text: String) -> Self {
+        let mut parts = Vec::new();
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let (part, length) = match rest {
+                [b'*', b'*', ..] => (Part::Anything, 2),
+                [b'*', ..] => (Part::WithinSegment, 1),
+                _ => {
+                    let end = rest.iter().position(|&b| b == b'*').unwrap_or(rest.len());
+                    (Part::Literal(rest[..end].to_vec()), end)
+                }
+            };
+            parts.push(part);
+            rest = &rest[length..];
         }
-        [first, rest @ ..] => path.first() == Some(first) && bytes(rest, &path[1..]),
+        Self { text, parts }
+    }
+}
+
+impl Glob {
+    /// As it was written.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the whole path is what the pattern says.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        matches(&self.parts, path.as_bytes())
+    }
+}
+
+impl fmt::Debug for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+fn matches(parts: &[Part], path: &[u8]) -> bool {
+    match parts {
+        [] => path.is_empty(),
+        [Part::Literal(bytes), rest @ ..] => {
+            path.strip_prefix(bytes.as_slice()).is_some_and(|path| matches(rest, path))
+        }
+        [Part::WithinSegment, rest @ ..] => {
+            let segment = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
+            (0..=segment).any(|skip| matches(rest, &path[skip..]))
+        }
+        [Part::Anything, rest @ ..] => (0..=path.len()).any(|skip| matches(rest, &path[skip..])),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::Glob;
 
     #[test]
     fn patterns() {
@@ -36,8 +93,12 @@ mod tests {
             ("/a/**", "/b/a/c", false),
             ("*", "", true),
             ("/a*b", "/a*c", false),
+            ("/a*b", "/a*b", true),
+            ("/a***b", "/a/x/b", true),
+            ("", "", true),
+            ("", "/", false),
         ] {
-            assert_eq!(matches(pattern, path), expected, "{pattern} {path}");
+            assert_eq!(Glob::from(pattern.to_owned()).matches(path), expected, "{pattern} {path}");
         }
     }
 }

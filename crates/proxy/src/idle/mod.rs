@@ -23,6 +23,8 @@ use serde::Deserialize;
 
 use crate::activity::Kind;
 
+use glob::Glob;
+
 pub use watch::{Piece, Watch};
 
 /// The form of the files. Grows when an older server would misread a newer file.
@@ -56,7 +58,7 @@ struct HttpRule {
     /// Any, unless said.
     method: Option<String>,
     /// Below `/w/{id}`: `*` is anything but a slash, `**` is anything.
-    path: String,
+    path: Glob,
     /// What the query begins with; any, unless said.
     query: Option<String>,
 }
@@ -65,7 +67,7 @@ struct HttpRule {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketRules {
-    path: String,
+    path: Glob,
     #[serde(default)]
     framing: Framing,
     /// Text in the query by which a reconnection is known that nobody asked for.
@@ -219,12 +221,12 @@ impl Rules {
             bail!("version is {}, this server reads version {VERSION}", self.version);
         }
         for rule in &self.http {
-            if !rule.path.starts_with('/') {
+            if !rule.path.as_str().starts_with('/') {
                 bail!("http: the path {:?} must start with `/`", rule.path);
             }
         }
         for socket in &self.socket {
-            if !socket.path.starts_with('/') {
+            if !socket.path.as_str().starts_with('/') {
                 bail!("socket: the path {:?} must start with `/`", socket.path);
             }
             let asks_vscode = socket.message.iter().any(|m| !m.types.is_empty() || !m.calls.is_empty());
@@ -259,7 +261,7 @@ impl Rules {
     pub fn is_poll(&self, method: &Method, path: &str, query: Option<&str>) -> bool {
         self.http.iter().any(|rule| {
             rule.method.as_deref().is_none_or(|name| name == method.as_str())
-                && glob::matches(&rule.path, path)
+                && rule.path.matches(path)
                 && rule
                     .query
                     .as_deref()
@@ -269,7 +271,7 @@ impl Rules {
 
     /// The number of the rules for a WebSocket at this path (below `/w/{id}`), if there are any.
     fn socket_at(&self, path: &str) -> Option<usize> {
-        self.socket.iter().position(|rules| glob::matches(&rules.path, path))
+        self.socket.iter().position(|rules| rules.path.matches(path))
     }
 
     /// For logs and people.

@@ -31,14 +31,18 @@ pub fn failure(error: &ArchiveError) -> Failure {
 /// An archive in the store, finished or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedArchive {
+    /// Which archive.
     pub key: ArchiveKey,
     /// Stored bytes.
     pub size: u64,
+    /// When the store last wrote it.
     pub modified_at: Timestamp,
     /// Data and meta are both there; otherwise an upload that did not finish, or a half deletion.
     pub complete: bool,
 }
 
+/// Where homes are packed away, and the way of a home there and back. An error means "could not", never "is not
+/// there".
 #[async_trait]
 pub trait Archives: Send + Sync + 'static {
     /// `files`, `s3`: for people.

@@ -25,6 +25,7 @@ pub struct VolumeArchives {
 }
 
 impl VolumeArchives {
+    /// `kind` is what [`Archives::kind`] answers.
     pub fn new(kind: &'static str, objects: ObjectArchives, volumes: Arc<dyn Volumes>) -> Self {
         Self { kind, objects, volumes }
     }

@@ -34,6 +34,7 @@ type Result<T> = std::result::Result<T, ArchiveError>;
 const FIRST_WORD: Duration = Duration::from_secs(60);
 const PIECE: usize = 256 * 1024;
 
+/// Archives of Docker volumes: packed and unpacked by jobs in containers.
 pub struct DockerArchives {
     /// Everything that does not touch a volume.
     plain: VolumeArchives,
@@ -43,6 +44,7 @@ pub struct DockerArchives {
 }
 
 impl DockerArchives {
+    /// Jobs run on the engine that has the volumes.
     pub fn new(
         kind: &'static str,
         objects: ObjectArchives,

@@ -34,6 +34,7 @@ impl Engine {
         Self { host: host.to_owned(), client: OnceCell::new() }
     }
 
+    /// Where the engine is, for messages.
     pub fn host(&self) -> &str {
         &self.host
     }

@@ -19,6 +19,7 @@ pub enum FirewallChoice {
     Auto,
     /// Refuse to start workspaces without.
     Always,
+    /// No rules.
     Never,
 }
 

@@ -51,6 +51,7 @@ use codehub_upstream::Upstream;
 const GONE_STEP: Duration = Duration::from_millis(50);
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
+/// Instances as containers of one Docker engine.
 #[derive(Clone)]
 pub struct DockerRuntime {
     inner: Arc<Inner>,
@@ -75,6 +76,7 @@ pub(super) fn container_name(id: WorkspaceId) -> String {
 }
 
 impl DockerRuntime {
+    /// Connects to nothing yet.
     pub fn new(engine: Arc<Engine>, config: DockerConfig) -> Self {
         let network = Network::of(&config);
         let inner = Inner {
@@ -89,6 +91,7 @@ impl DockerRuntime {
         Self { inner: Arc::new(inner) }
     }
 
+    /// As it was made.
     pub fn config(&self) -> &DockerConfig {
         &self.inner.config
     }

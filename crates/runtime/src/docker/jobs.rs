@@ -82,6 +82,8 @@ struct Inner {
 }
 
 impl Jobs {
+    /// Jobs for the volumes of this deployment, whose files belong to uid and gid. Where the engine lacks the
+    /// helpers' image, it is made from `exe`.
     pub fn new(engine: Arc<Engine>, deployment: &str, (uid, gid): (u32, u32), exe: PathBuf) -> Self {
         let making = tokio::sync::Mutex::default();
         Self { inner: Arc::new(Inner { engine, deployment: deployment.to_owned(), uid, gid, exe, making }) }

@@ -54,6 +54,7 @@ pub enum PullPolicy {
     Missing,
     /// Before every start.
     Always,
+    /// Only images that are on the engine already.
     Never,
 }
 

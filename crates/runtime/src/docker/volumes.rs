@@ -34,6 +34,7 @@ impl From<RuntimeError> for VolumeError {
     }
 }
 
+/// Volumes of one Docker engine.
 pub struct DockerVolumes {
     engine: Arc<Engine>,
     deployment: String,
@@ -41,6 +42,7 @@ pub struct DockerVolumes {
 }
 
 impl DockerVolumes {
+    /// On the engine of these jobs.
     pub fn new(jobs: &Jobs) -> Self {
         Self {
             engine: Arc::clone(jobs.engine()),

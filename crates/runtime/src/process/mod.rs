@@ -68,7 +68,9 @@ const PRUNE_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// The program that becomes the workspace's program (see [`shim`]), and its words before ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShimCommand {
+    /// The program.
     pub program: PathBuf,
+    /// Its arguments, before the shim's own.
     pub args: Vec<String>,
 }
 
@@ -82,6 +84,7 @@ impl ShimCommand {
     }
 }
 
+/// What the runtime of local processes must know.
 #[derive(Debug, Clone)]
 pub struct ProcessConfig {
     pub data_dir: PathBuf,
@@ -125,6 +128,7 @@ impl ProcessConfig {
     }
 }
 
+/// Instances as local processes, each led by a shim that outlives the server.
 #[derive(Debug, Clone)]
 pub struct ProcessRuntime {
     inner: Arc<Inner>,

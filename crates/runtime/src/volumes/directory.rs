@@ -45,6 +45,7 @@ pub fn home_link(data_dir: &Path, key: &VolumeKey) -> PathBuf {
     workspace_dir(data_dir, key.owner, key.workspace).join("home")
 }
 
+/// Volumes as directories on this machine.
 #[derive(Debug, Clone)]
 pub struct DirectoryVolumes {
     inner: Arc<Inner>,

@@ -8,14 +8,18 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use codehub_domain::{ErrorReason, Failure, UserId, VolumeKey, WorkspaceId};
 
+/// Why something with a volume did not work. Never means "is not there".
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
+    /// The backend did not answer: it is tried again without end.
     #[error("{0}")]
     Unreachable(String),
+    /// The backend answered, and refused or failed.
     #[error("{0}")]
     Failed(String),
 }
 
+/// What the calls of [`Volumes`] answer.
 pub type Result<T> = std::result::Result<T, VolumeError>;
 
 impl From<VolumeError> for Failure {
@@ -31,10 +35,14 @@ impl From<VolumeError> for Failure {
 /// Which volumes a listing looks at.
 #[derive(Debug, Clone, Copy)]
 pub enum Scope<'a> {
+    /// All of this deployment.
     All,
+    /// Those of these workspaces only.
     Of(&'a [(UserId, WorkspaceId)]),
 }
 
+/// Where homes are while they are used. Every call is idempotent, and an error means "could not", never "is not
+/// there".
 #[async_trait]
 pub trait Volumes: Send + Sync + 'static {
     /// `directory`, `docker`: saved with the workspace.

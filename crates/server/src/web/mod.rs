@@ -106,11 +106,6 @@ pub async fn not_found(request: Request) -> Response {
     finished(&headers, &uri, WebError::NotFound.into_response())
 }
 
-/// The page for an error, for other parts of the server that answer a person's browser.
-pub fn error_page(headers: &HeaderMap, uri: &Uri, error: WebError) -> Response {
-    finished(headers, uri, error.into_response())
-}
-
 async fn finish(request: Request, next: Next) -> Response {
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let response = next.run(request).await;

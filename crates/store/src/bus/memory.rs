@@ -19,6 +19,7 @@ pub struct MemoryBus {
 }
 
 impl MemoryBus {
+    /// Knows nothing yet.
     pub fn new() -> Self {
         Self::default()
     }

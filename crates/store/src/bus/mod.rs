@@ -16,10 +16,12 @@ pub use self::{
 /// How far a reader may fall behind before it starts over.
 const BACKLOG: usize = 256;
 
+/// The bus could not be asked; what was sent may be lost.
 #[derive(Debug, thiserror::Error)]
 #[error("the bus cannot be reached: {0}")]
 pub struct BusError(pub String);
 
+/// What the calls of [`Bus`] answer.
 pub type Result<T> = std::result::Result<T, BusError>;
 
 /// What a user's event streams hear.
@@ -36,6 +38,8 @@ pub enum Event {
     Resync,
 }
 
+/// What may be lost between processes: events, wakes and activity. Nothing depends on it for being right, only for
+/// being quick.
 #[async_trait]
 pub trait Bus: Send + Sync + 'static {
     fn kind(&self) -> &'static str;

@@ -119,6 +119,7 @@ impl Names {
     }
 }
 
+/// The bus of a deployment with replicas.
 pub struct RedisBus {
     commands: ConnectionManager,
     shared: Arc<Shared>,

@@ -97,7 +97,8 @@ pub(crate) async fn what_takes_a_place(harness: &Harness) {
 pub(crate) async fn an_error_takes_one_only_while_something_runs(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let start = |id| harness.store.workspace_ask(id, Desired::Running, one, Actor::Operator, &Reason::StateRequested);
+    let start =
+        |id| harness.store.workspace_ask(id, Desired::Running, one, Actor::Operator, &Reason::StateRequested);
     let recover =
         |id, desired| harness.store.workspace_recover(id, Recovery::default(), desired, one, Actor::Operator);
     let running = || harness.store.workspaces_running_of(user.id);
@@ -133,7 +134,11 @@ pub(crate) async fn an_error_takes_one_only_while_something_runs(harness: &Harne
     assert!(matches!(recover(broken.id, Some(Desired::Standby)).await.unwrap(), Recovered::Recovered(_)));
     // Recovered before anything else runs, the place is its own again.
     fail(false, "NotFound").await;
-    harness.store.workspace_ask(other.id, Desired::Standby, one, Actor::Operator, &Reason::StateRequested).await.unwrap();
+    harness
+        .store
+        .workspace_ask(other.id, Desired::Standby, one, Actor::Operator, &Reason::StateRequested)
+        .await
+        .unwrap();
     assert!(matches!(recover(broken.id, Some(Desired::Running)).await.unwrap(), Recovered::Recovered(_)));
     assert!(matches!(start(other.id).await.unwrap(), Asked::LimitReached(_)));
 }

@@ -96,7 +96,7 @@ async fn deployments_on_one_redis_keep_to_themselves_and_know_of_each_other() {
 
     let noticed = async {
         while !ours.neighbours().await.unwrap().iter().any(|who| who.contains("theirs")) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            codehub_testing::poll_every(Duration::from_millis(20)).await;
         }
     };
     timeout(Duration::from_secs(5), noticed).await.expect("the neighbour is noticed");
