@@ -80,7 +80,8 @@ def populate(cluster, directory):
         line for line in cluster.sql(
             "SELECT column_name FROM information_schema.columns "
             "WHERE table_name = 'workspaces' AND is_generated = 'NEVER'").splitlines()
-        if line not in ("id", "owner_user_id")
+        # Without a slug, which is unique among one person's: the next start gives them one.
+        if line not in ("id", "owner_user_id", "slug")
     ]
     tokens = [f"chp_{uuid.uuid4().hex}{uuid.uuid4().hex}" for _ in range(USERS)]
     people = [str(uuid.uuid4()) for _ in range(USERS)]

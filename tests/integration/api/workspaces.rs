@@ -15,7 +15,7 @@ async fn a_new_workspace_is_shown_whole() {
     let id = created["id"].as_str().unwrap();
     let shown = app.get(&ann, &format!("/workspaces/{id}")).await.is(200);
     for workspace in [&created, &shown] {
-        assert_eq!(workspace["name"], "My box");
+        assert_eq!((&workspace["name"], &workspace["slug"]), (&json!("My box"), &json!("my-box")));
         assert_eq!(workspace["owner"], json!({ "id": ann.id, "username": "ann" }));
         assert_eq!(workspace["phase"], "RUNNING");
         assert_eq!(workspace["status"], workspace["phase"]);
@@ -33,7 +33,7 @@ async fn a_new_workspace_is_shown_whole() {
         assert!(workspace["stops_at"].is_string() && workspace["archives_at"].is_null());
         assert!(workspace["created_at"].as_str().unwrap().ends_with('Z'), "UTC");
     }
-    let fields = "id name description memo owner image_ref phase operation desired_state status url path conditions \
+    let fields = "id name slug labels description memo owner image_ref phase operation desired_state status url path conditions \
                   archive_key error progress waiting standby_ttl_seconds archive_ttl_seconds last_access_at phase_changed_at \
                   stops_at archives_at created_at updated_at activity activity_mode held_until";
     let mut expected: Vec<&str> = fields.split_whitespace().collect();
