@@ -1,6 +1,11 @@
 //! The controller's jobs: what runs beside its loop, at most one per workspace.
 
-use std::{any::Any, collections::BTreeMap, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    time::Duration,
+};
 
 use codehub_archive::Progress as Meter;
 use codehub_domain::{
@@ -82,6 +87,8 @@ pub(super) struct Jobs {
     set: JoinSet<(Option<WorkspaceId>, u64, Finished)>,
     /// By workspace, with the job's number: a job that was cancelled may still report.
     of: BTreeMap<WorkspaceId, (u64, Job)>,
+    /// Somebody asked for a look while one was under way, which may have read before what they asked about.
+    again: BTreeSet<WorkspaceId>,
     survey: Option<u64>,
     number: u64,
 }
@@ -93,6 +100,7 @@ impl Jobs {
             executor: Executor::new(context, epoch),
             set: JoinSet::new(),
             of: BTreeMap::new(),
+            again: BTreeSet::new(),
             survey: None,
             number: 0,
         }
@@ -160,17 +168,34 @@ impl Jobs {
     }
 
     pub(super) fn look(&mut self, id: WorkspaceId, after: Option<(Action, Outcome)>) {
+        // Whatever was asked for meanwhile, this one sees it.
+        self.again.remove(&id);
         let context = self.context.clone();
         let look = async move { Finished::Look(Box::new(observe::look_at(&context, id, after).await)) };
         let (number, handle) = self.spawn(Some(id), look);
         self.of.insert(id, (number, Job { handle, act: None }));
     }
 
-    /// Looks, unless that is going on anyway.
-    pub(super) fn look_if_idle(&mut self, id: WorkspaceId) {
-        if !self.busy(id) {
+    /// Looks now, or when what is under way has ended.
+    pub(super) fn look_soon(&mut self, id: WorkspaceId) {
+        if self.busy(id) {
+            self.again.insert(id);
+        } else {
             self.look(id, None);
         }
+    }
+
+    /// A look has ended, and what it led to has begun: looks again, if somebody asked for it meanwhile and nothing is
+    /// under way. What an action changes is looked at when it ends.
+    pub(super) fn look_again_if_asked(&mut self, id: WorkspaceId) {
+        if self.again.contains(&id) && !self.busy(id) {
+            self.look(id, None);
+        }
+    }
+
+    /// Whether a look is under way, and no action.
+    pub(super) fn looking(&self, id: WorkspaceId) -> bool {
+        self.of.get(&id).is_some_and(|(_, job)| job.act.is_none())
     }
 
     pub(super) fn act(&mut self, workspace: Workspace, action: Action) {

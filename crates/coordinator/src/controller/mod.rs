@@ -64,7 +64,7 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
             },
             look = looks.recv() => match look {
                 Ok(workspace) => {
-                    controller.jobs.look_if_idle(workspace);
+                    controller.jobs.look_soon(workspace);
                     Ok(())
                 }
                 Err(RecvError::Lagged(_)) => {
@@ -149,6 +149,12 @@ impl Controller {
         for (workspace, seen) in survey.found {
             let id = workspace.id;
             let step = match seen {
+                _ if self.jobs.looking(id) => {
+                    // It may have read before what this survey is about.
+                    self.jobs.look_soon(id);
+                    self.pace.busy(Instant::now());
+                    Ok(true)
+                }
                 _ if self.jobs.busy(id) => self.watch(&workspace, survey.now).await.map(|()| true),
                 Some(seen) => self.reconcile(workspace, &seen, None, survey.now).await,
                 None => {
@@ -179,8 +185,10 @@ impl Controller {
 
     async fn looked(&mut self, look: Look) -> Result<(), Stop> {
         let Some((workspace, now)) = look.workspace? else { return Ok(()) };
+        let id = workspace.id;
         let outcome = look.after.as_ref().map(|(action, outcome)| (action, outcome));
         self.reconcile(workspace, &look.seen, outcome, now).await?;
+        self.jobs.look_again_if_asked(id);
         Ok(())
     }
 
