@@ -22,7 +22,7 @@ const BUCKET: &str = "bucket:";
 /// Archives `home` into the store `place`, or restores from it, elsewhere.
 fn elsewhere(role: &str, home: &Path, place: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["archive::tests::killed::the_other_process", "--exact", "--ignored", "--nocapture"])
+        .args(["tests::killed::the_other_process", "--exact", "--ignored", "--nocapture"])
         .env(ROLE, role)
         .env(HOME, home)
         .env(PLACE, place)

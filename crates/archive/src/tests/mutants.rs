@@ -78,7 +78,7 @@ fn mend(bytes: &mut [u8], at: usize) {
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// Writes the corpus anew: `cargo test -p codehub-adapters -- --ignored writes_the_corpus`.
+/// Writes the corpus anew: `cargo test -p codehub-archive -- --ignored writes_the_corpus`.
 #[test]
 #[ignore = "writes files of the repository"]
 fn writes_the_corpus() {

@@ -39,7 +39,7 @@ fn words_after_dashes() -> impl Iterator<Item = OsString> {
 
 /// This program, as if it were only that test.
 fn entry(name: &str) -> ShimCommand {
-    let name = format!("runtime::process::tests::{name}");
+    let name = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
     let args = ["--ignored", "--exact", &name, "--"].map(str::to_owned).to_vec();
     ShimCommand { program: std::env::current_exe().unwrap(), args }
 }
