@@ -31,7 +31,7 @@ use crate::{
     app::App,
     auth::{
         self, AuthError, cookie, first_run,
-        login::{self, LoginError, SignedIn},
+        login::{self, Ended, LoginError, SignedIn},
         planted,
     },
 };
@@ -151,9 +151,12 @@ fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Pag
 }
 
 async fn sign_out(State(app): State<Arc<App>>, Visitor(_): Visitor, headers: HeaderMap) -> Result<Response> {
-    login::end_session(&app, &headers).await?;
-    let mut response = see_other_saying(&app, "/login", Plain::SignedOut);
-    response.headers_mut().append(SET_COOKIE, cookie::clear(app.config.is_https()));
+    let said = match login::end_sessions(&app, &headers).await? {
+        Ended::Sessions | Ended::Nothing => Plain::SignedOut,
+        Ended::Unknown => Plain::NoSessionEnded,
+    };
+    let mut response = see_other_saying(&app, "/login", said);
+    cookie::clear(response.headers_mut(), &headers, "/logout", app.config.is_https());
     Ok(response)
 }
 
