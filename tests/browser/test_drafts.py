@@ -367,3 +367,27 @@ def test_who_types_while_it_connects_again_types_into_the_editor(server, tab, wo
     page.get_by_test_id("new-terminal").click()
     expect(terminal).to_have_count(2)
     expect(ide.keys).to_be_focused()
+
+
+def test_drafts_that_were_cleared_under_an_open_page_are_written_again(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    types(ide, "typed")
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": server.url, "storageTypes": "indexeddb,local_storage"})
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    wait_for(lambda: page.evaluate(COUNT) == 1, "the draft to be there again")
+    page.reload()
+    expect(ide.editor).to_have_value(BEFORE + "typed")
+
+
+COUNT = """async () => {
+    if (!(await indexedDB.databases()).some(({ name }) => name === "codehub-ide")) return 0;
+    const request = indexedDB.open("codehub-ide");
+    const database = await new Promise((resolve) => { request.onsuccess = () => resolve(request.result); });
+    if (!database.objectStoreNames.contains("drafts")) { database.close(); return 0; }
+    const count = database.transaction("drafts").objectStore("drafts").count();
+    const found = await new Promise((resolve) => { count.onsuccess = () => resolve(count.result); });
+    database.close();
+    return found;
+}"""

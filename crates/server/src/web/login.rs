@@ -87,6 +87,9 @@ struct Credentials {
     password: String,
     #[serde(default)]
     next: String,
+    /// "1" where the page's script found something that pages keep in this browser, and no worker in the way.
+    #[serde(default)]
+    kept: String,
 }
 
 async fn sign_in(
@@ -100,7 +103,7 @@ async fn sign_in(
         Ok(session) => {
             let mut response =
                 with_session(&app, see_other(forms::local_path(&form.next).unwrap_or("/")), &session);
-            planted::evict_once(&app, &headers, response.headers_mut()).await?;
+            planted::evict_once(&app, &headers, form.kept == "1", response.headers_mut()).await?;
             Ok(response)
         }
         Err(LoginError::Wrong) => {
@@ -134,6 +137,7 @@ fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Pag
                 p.flash.bad role="alert" data-testid="login-error" { (icons::cross()) span { (problem) } }
             }
             form.stack method="post" action="/login" data-testid="login-form" {
+                input type="hidden" name="kept" value="";
                 @if let Some(next) = forms::local_path(next) { input type="hidden" name="next" value=(next); }
                 (Field {
                     required: true,
