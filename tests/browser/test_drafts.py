@@ -1,6 +1,7 @@
 """Nothing typed is lost: not when the workspace sleeps, crashes or is cut off, nor when server or browser are killed."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -323,3 +324,70 @@ def test_auto_save(server, tab, workspace):
     wait_for(lambda: on_disk(server, workspace) == BEFORE + "by hand, by itself, asleep", "the file to be saved")
     toggle.click()
     expect(toggle).to_have_attribute("aria-pressed", "false")
+
+
+def focus_is_in(ide):
+    return ide.page.evaluate("document.activeElement?.dataset.testid ?? document.activeElement?.tagName")
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_who_types_while_it_connects_again_types_into_the_editor(server, tab, workspace, end):
+    """A shell that opens by itself must not take the focus: what is typed would be run."""
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    types(ide, "before ")
+    terminal = page.get_by_test_id("term-tab")
+    expect(terminal).to_have_count(1)
+    if end == "stopped":
+        server.api.act(workspace, "stop", "STANDBY")
+        page.get_by_test_id("wake").click()
+    else:
+        server.kill_ide(workspace)
+        expect(page.get_by_test_id("connection")).not_to_have_attribute("data-state", "open")
+    typed = ""
+    connected = page.locator("[data-testid=connection][data-state=open]")
+    seen = 0
+    # Until the new shell has shown its prompt, and somewhat longer.
+    for n in range(600):
+        page.keyboard.type("x", delay=20)
+        typed += "x"
+        if page.get_by_test_id("wake").is_visible():
+            page.get_by_test_id("wake").click()
+        if connected.is_visible() and ide.screen.is_visible() and re.search(r"[$#%>]", ide.screen.inner_text()):
+            seen += 1
+        if seen == 20:
+            break
+    assert seen == 20
+    expect(ide.editor).to_have_value(BEFORE + "before " + typed)
+    assert focus_is_in(ide) == "editor"
+    assert "xx" not in ide.screen.inner_text()
+    page.keyboard.press("Control+s")
+    wait_for(lambda: on_disk(server, workspace) == BEFORE + "before " + typed, "the file to be saved")
+    # A terminal that one asks for has the focus.
+    page.get_by_test_id("new-terminal").click()
+    expect(terminal).to_have_count(2)
+    expect(ide.keys).to_be_focused()
+
+
+def test_drafts_that_were_cleared_under_an_open_page_are_written_again(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    types(ide, "typed")
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": server.url, "storageTypes": "indexeddb,local_storage"})
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    wait_for(lambda: page.evaluate(COUNT) == 1, "the draft to be there again")
+    page.reload()
+    expect(ide.editor).to_have_value(BEFORE + "typed")
+
+
+COUNT = """async () => {
+    if (!(await indexedDB.databases()).some(({ name }) => name === "codehub-ide")) return 0;
+    const request = indexedDB.open("codehub-ide");
+    const database = await new Promise((resolve) => { request.onsuccess = () => resolve(request.result); });
+    if (!database.objectStoreNames.contains("drafts")) { database.close(); return 0; }
+    const count = database.transaction("drafts").objectStore("drafts").count();
+    const found = await new Promise((resolve) => { count.onsuccess = () => resolve(count.result); });
+    database.close();
+    return found;
+}"""

@@ -176,3 +176,39 @@ def test_signing_in_evicts_what_was_planted_and_keeps_drafts(server, tab, post):
         expect(page).to_have_title("Workspaces · CodeHub")
         assert page.evaluate("localStorage.getItem('draft')") == "unsaved"
     address.http.shutdown()
+
+
+KEEP = """(text) => new Promise((resolve, reject) => {
+    const request = indexedDB.open("an editor", 1);
+    request.onupgradeneeded = () => request.result.createObjectStore("drafts");
+    request.onerror = () => reject(request.error);
+    request.onsuccess = () => {
+        const database = request.result;
+        const transaction = database.transaction("drafts", text ? "readwrite" : "readonly");
+        const store = transaction.objectStore("drafts");
+        const found = text ? store.put(text, "draft") : store.get("draft");
+        transaction.oncomplete = () => { database.close(); resolve(found.result); };
+    };
+})"""
+
+
+def test_a_browser_that_lost_its_cookies_keeps_its_drafts(server, tab):
+    """Cookies are written later than drafts, and shared with other servers of the host."""
+    page = tab(server, user=None, strict=False)
+
+    def signs_in():
+        page.goto("/login")
+        with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
+            sign_in(page, ADMIN, PASSWORD)
+        expect(page).to_have_title("Workspaces · CodeHub")
+        return answered.value.all_headers().get("clear-site-data")
+
+    # Nothing is kept yet.
+    assert signs_in() == '"cache", "storage"'
+    page.evaluate(KEEP, "unsaved")
+    page.context.clear_cookies()
+    assert signs_in() == '"cache"'
+    assert page.evaluate(KEEP, None) == "unsaved"
+    page.context.clear_cookies(name="session")
+    assert signs_in() is None
+    assert page.evaluate(KEEP, None) == "unsaved"

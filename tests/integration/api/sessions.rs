@@ -52,6 +52,38 @@ async fn a_session_from_sign_in_to_sign_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn signing_out_ends_every_session_among_the_cookies() {
+    let app = TestApp::start().await;
+    app.person_with_password("ann", Role::User, PASSWORD).await;
+    let gone = async |cookie: &str| {
+        app.send(with_cookie(&app, Method::GET, "/auth/session", cookie)).await.error(401, "UNAUTHORIZED");
+    };
+    for planted in ["session=planted", "session=", "session=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+        for first in [true, false] {
+            let real = cookie_of(&login(&app, "ann", PASSWORD).await);
+            let both = if first { format!("{planted}; {real}") } else { format!("{real}; {planted}") };
+            let out = app.send(with_cookie(&app, Method::POST, "/auth/logout", &both)).await;
+            let places = out.headers.get_all("set-cookie").iter().map(|set| set.to_str().unwrap());
+            let places: Vec<_> = places.filter_map(|set| set.split("; ").nth(1)).collect();
+            for path in ["Path=/", "Path=/api", "Path=/api/v1/auth/", "Path=/api/v1/auth/logout"] {
+                assert!(places.contains(&path), "{path} in {places:?}");
+            }
+            out.is(204);
+            gone(&real).await;
+        }
+        // Nothing was ended, so that is not claimed; but the cookie goes.
+        let out = app.send(with_cookie(&app, Method::POST, "/auth/logout", planted)).await;
+        assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+        out.error(401, "UNAUTHORIZED");
+    }
+    let (one, two) = (login(&app, "ann", PASSWORD).await, login(&app, "ann", PASSWORD).await);
+    let (one, two) = (cookie_of(&one), cookie_of(&two));
+    app.send(with_cookie(&app, Method::POST, "/auth/logout", &format!("{one}; {two}"))).await.is(204);
+    gone(&one).await;
+    gone(&two).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cookie_may_write_from_our_own_pages_only() {
     let app = TestApp::start().await;
     app.person_with_password("ann", Role::User, PASSWORD).await;

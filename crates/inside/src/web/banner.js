@@ -13,6 +13,7 @@ export class Banner {
   #problem = null;
   #shown = "";
   #tick = 0;
+  #before = null;
 
   /// `unsaved()` says whether there is text that is in this page only.
   constructor(socket, workspace, unsaved) {
@@ -21,6 +22,9 @@ export class Banner {
     this.unsaved = unsaved;
     this.element = $("banner");
     this.dashboard = null;
+    addEventListener("focusin", ({ target }) => {
+      if (!this.element.contains(target)) this.#before = target;
+    });
   }
 
   /// Something changed: the connection, the workspace, or time.
@@ -77,7 +81,12 @@ export class Banner {
     this.element.replaceChildren(h("span", { "data-testid": "banner-text" }, text), ...buttons.filter(Boolean));
   }
 
-  #button(label, onclick, testid) {
+  /// Pressing it gives the focus back to where it was: the button goes, and the person was typing.
+  #button(label, action, testid) {
+    const onclick = () => {
+      this.#before?.focus({ preventScroll: true });
+      action();
+    };
     return h("button", { type: "button", class: "button small", "data-testid": testid, onclick }, label);
   }
 

@@ -199,6 +199,11 @@ export class Document {
     this.on.changed(this);
   }
 
+  /// Writes the draft again where it is gone from the browser.
+  async checkDraft() {
+    if (this.draft === "kept" && !(await this.drafts.has(this.path)) && this.draft === "kept") await this.keepDraft();
+  }
+
   #typed() {
     const dirty = this.surface.value !== this.savedText;
     const before = this.draft;

@@ -43,6 +43,8 @@ export class Drafts {
 
   constructor(workspace = location.pathname) {
     this.workspace = workspace;
+    /// Called when what was kept may be gone.
+    this.lost = null;
     this.#tab = tabName();
     this.#settled = this.#settle();
   }
@@ -67,6 +69,16 @@ export class Drafts {
       };
       await finished;
     });
+  }
+
+  /// Whether this tab's draft of the file is there. Browsers may clear it under an open page.
+  async has(path) {
+    try {
+      const key = [this.workspace, path, this.#tab];
+      return (await this.#inOrder((database) => done(database.transaction(STORE).objectStore(STORE).getKey(key)))) !== undefined;
+    } catch {
+      return false;
+    }
   }
 
   /// Nothing of this file is unsaved any more.
@@ -125,10 +137,16 @@ export class Drafts {
       await this.#settled;
       try {
         this.#database ??= await open();
-        this.#database.onclose = () => (this.#database = null);
+        // Closed by the browser: perhaps because it clears what is stored.
+        this.#database.onclose = () => {
+          this.#database = null;
+          this.lost?.();
+        };
         return await work(this.#database);
       } catch (error) {
         if (error instanceof NotKept) throw error;
+        // Closed before we were told: the next one opens it anew.
+        if (error?.name === "InvalidStateError") this.#database = null;
         throw new NotKept(error?.name === "QuotaExceededError" ? "quota" : "unavailable");
       }
     });

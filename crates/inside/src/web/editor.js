@@ -52,6 +52,13 @@ export class Editor {
     };
     addEventListener("pagehide", keepAll);
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && keepAll());
+    // The browser may have cleared what was kept: somebody did so by hand, or signed in elsewhere.
+    const checkAll = () => {
+      for (const doc of this.documents()) doc.checkDraft();
+    };
+    addEventListener("focus", checkAll);
+    document.addEventListener("visibilitychange", checkAll);
+    this.#drafts.lost = checkAll;
     this.#show();
   }
 

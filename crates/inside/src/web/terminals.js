@@ -14,6 +14,9 @@ export class Terminals {
   #views = new Map();
   #wanted = false;
   #known = false;
+  #met = false;
+  #asked = null;
+  #next = null;
 
   constructor(socket) {
     this.socket = socket;
@@ -22,17 +25,25 @@ export class Terminals {
     this.front = memory.get("terminal", null);
     this.host = $("term-host");
     this.empty = h("div", { class: "term-empty" }, h("p", {}, t("noTerminal")),
-      h("button", { type: "button", class: "button", onclick: () => this.open() }, icon("plus"), t("newTerminal")));
+      h("button", { type: "button", class: "button", onclick: () => this.open(true) }, icon("plus"), t("newTerminal")));
     this.host.append(this.empty);
-    $("new-terminal").addEventListener("click", () => this.open());
+    $("new-terminal").addEventListener("click", () => this.open(true));
     arrowKeys($("term-tabs"), '[role="tab"]', (tab) => this.activate(Number(tab.dataset.terminal), false));
     socket.on("terms", ({ terms }) => this.#sync(terms));
-    socket.on("opened", ({ id }) => this.activate(id));
+    socket.on("opened", ({ id }) => {
+      // Only where the person still waits for it: who types elsewhere by now would type into a shell.
+      const waiting = this.#asked && [this.#asked, document.body].includes(document.activeElement);
+      this.#asked = null;
+      // The list that has it may come after this word.
+      if (this.#views.has(id)) this.activate(id, Boolean(waiting));
+      else this.#next = { id, from: waiting ? document.activeElement : null };
+    });
     socket.on("screen", (message) => this.#views.get(message.id)?.update(message));
     socket.on("lines", (message) => this.#views.get(message.id)?.addLines(message));
     socket.on("error", ({ message }) => toast(message, true));
     socket.on("state", (state) => {
       this.host.classList.toggle("offline", state !== "open");
+      this.#asked = this.#next = null;
       if (state === "open") this.#known = false;
     });
     // Dragging a border makes many sizes; programs need only the last.
@@ -48,12 +59,14 @@ export class Terminals {
   /// The panel became visible: there should be a terminal in it.
   shown() {
     this.#wanted = true;
-    if (this.#known && this.#views.size === 0) this.open();
+    if (this.#known && this.#views.size === 0) this.open(true);
     requestAnimationFrame(() => this.#current()?.resize());
   }
 
-  open() {
+  /// A new terminal; `asked` by the person, who then goes on in it.
+  open(asked) {
     const size = this.#size();
+    this.#asked = asked ? document.activeElement : null;
     if (!this.socket.send({ t: "open", dark: dark.matches, ...size })) this.socket.poke();
   }
 
@@ -120,7 +133,13 @@ export class Terminals {
       if (next !== undefined) this.activate(next, false);
     }
     this.front = null;
-    if (first && terms.length === 0 && this.#wanted) this.open();
+    if (this.#views.has(this.#next?.id)) {
+      this.activate(this.#next.id, this.#next.from === document.activeElement);
+      this.#next = null;
+    }
+    // Connected again: what has the focus keeps it, whatever opens by itself. A page that was just loaded has none.
+    if (first && terms.length === 0 && this.#wanted) this.open(!this.#met && document.activeElement === document.body);
+    this.#met = true;
   }
 
   #add(id, name) {

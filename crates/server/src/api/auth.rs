@@ -21,8 +21,8 @@ use super::{
 use crate::{
     app::App,
     auth::{
-        Via, cookie,
-        login::{self, SignedIn},
+        AuthError, Via, cookie,
+        login::{self, Ended, SignedIn},
         planted,
     },
 };
@@ -87,15 +87,22 @@ async fn sign_in(
 
 /// Sign out
 ///
-/// Ends the session. Succeeds without one, too.
+/// Ends every session among the request's cookies. Succeeds without a cookie, too.
 #[utoipa::path(post, path = "/auth/logout", tag = "sessions", security(()), responses(
     (status = 204, description = "Signed out"),
+    (status = 401, description = "UNAUTHORIZED: no cookie is a session (any more), so nothing was ended", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: sent by another site's page", body = ErrorBody),
 ))]
 async fn sign_out(State(app): State<Arc<App>>, _: NotForeign, headers: HeaderMap) -> Result<Response> {
-    login::end_session(&app, &headers).await?;
-    let cookie = cookie::clear(app.config.is_https());
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+    let mut response = match login::end_sessions(&app, &headers).await? {
+        Ended::Sessions | Ended::Nothing => StatusCode::NO_CONTENT.into_response(),
+        Ended::Unknown => {
+            let why = AuthError::Unauthorized("no cookie is a session (any more): nothing was ended");
+            ApiError::from(why).into_response()
+        }
+    };
+    cookie::clear(response.headers_mut(), &headers, "/api/v1/auth/logout", app.config.is_https());
+    Ok(response)
 }
 
 /// Who am I

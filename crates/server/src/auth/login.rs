@@ -5,7 +5,7 @@
 //! waiting for a turn to hash (so that a flood costs nothing) and again when the turn has come (so
 //! that many tries at once do not all slip through).
 
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
 use codehub_domain::{SessionId, user::User};
 use codehub_store::{Attempts, StoreError, UserWithHash};
@@ -17,6 +17,8 @@ use codehub_proxy::client;
 use super::{backoff, cookie, secret, session_lifetime_seconds};
 use crate::app::App;
 use crate::passwords::HashError;
+
+const MOST_COOKIES: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
@@ -49,7 +51,7 @@ pub async fn login(
     headers: &HeaderMap,
 ) -> Result<SignedIn, LoginError> {
     let UserWithHash { user, password_hash } = checked(app, username, password, address).await?;
-    end_session(app, headers).await?;
+    end_sessions(app, headers).await?;
     let opened = open_session(app, user).await?;
     // Checking takes long enough for the password to change meanwhile, and the change ended only the sessions that were
     // there. Nobody has this one's secret yet.
@@ -111,23 +113,44 @@ pub async fn open_session(app: &App, user: User) -> Result<SignedIn, StoreError>
     Ok(SignedIn { user, secret })
 }
 
-/// Ends the session the request carries, if it carries one.
+/// What became of the sessions a request carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It carried none.
+    Nothing,
+    /// All that were there.
+    Sessions,
+    /// It carried cookies, and none of them is a session (any more): nothing can be said about another one.
+    Unknown,
+}
+
+/// Ends every session the request carries. With several cookies nobody can tell which is the person's, and a planted
+/// one must not save the others.
 ///
 /// # Errors
 /// The store does not answer.
-pub async fn end_session(app: &App, headers: &HeaderMap) -> Result<(), StoreError> {
-    let cookie::Found::One(secret) = cookie::session_secret(headers) else {
-        return Ok(());
-    };
-    end_secret(app, secret).await
+pub async fn end_sessions(app: &App, headers: &HeaderMap) -> Result<Ended, StoreError> {
+    let mut ended = Ended::Nothing;
+    let mut looked_up = HashSet::new();
+    for secret in cookie::session_secrets(headers) {
+        // Only what can be one costs a look into the store, and browsers keep fewer cookies than this.
+        let possible = secret.len() == secret::LENGTH && looked_up.len() < MOST_COOKIES;
+        if possible && looked_up.insert(secret) && end_secret(app, secret).await? {
+            ended = Ended::Sessions;
+        } else if ended == Ended::Nothing {
+            ended = Ended::Unknown;
+        }
+    }
+    Ok(ended)
 }
 
-async fn end_secret(app: &App, secret: &str) -> Result<(), StoreError> {
+/// Whether there was such a session.
+async fn end_secret(app: &App, secret: &str) -> Result<bool, StoreError> {
     let found = app.store().session_use(&secret::hash(secret), session_lifetime_seconds(app)).await?;
-    if let Some((session, _)) = found {
+    if let Some((session, _)) = &found {
         app.store().session_delete(session.id).await?;
     }
-    Ok(())
+    Ok(found.is_some())
 }
 
 /// What failures are counted under.

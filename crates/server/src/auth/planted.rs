@@ -5,7 +5,9 @@
 //! `Clear-Site-Data` removes it, also from an answer that the worker itself fetched (seen in Chromium, with a worker
 //! that forwards the sign-in and with one that makes its own). It removes drafts that an editor keeps in the browser
 //! with it, so it is sent once per browser: at the first sign-in, before there can be a draft. That a browser is done
-//! is noted in a cookie whose value no page can know or read. A browser without it is not known to be clean.
+//! is noted in a cookie whose value no page can know or read. A browser without it is not known to be clean; but cookies
+//! get lost where drafts do not (a browser that is killed, another server at the same host), so the sign-in page's own
+//! script says whether pages keep something there and no worker is in the way. Then only the cache is cleared.
 //! The upgrade that brought this ended all sessions, so that everybody comes by here.
 
 use codehub_store::StoreError;
@@ -20,6 +22,7 @@ use crate::app::App;
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 /// The cache too: a worker's script with the header of before could still be in it.
 const EVERYTHING_BUT_COOKIES: HeaderValue = HeaderValue::from_static("\"cache\", \"storage\"");
+const CACHE: HeaderValue = HeaderValue::from_static("\"cache\"");
 /// Sent to the sign-in form only, so workspaces never see it.
 const COOKIE_NAME: &str = "clean";
 const SETTING: &str = "clean_browser_mark";
@@ -31,14 +34,24 @@ pub fn evict(answer: &mut HeaderMap) {
     answer.insert(CLEAR_SITE_DATA, EVERYTHING_BUT_COOKIES);
 }
 
-/// The same, unless this browser is known to be clean; from then on it is. For the answer to a sign-in by the form.
+/// The same, unless this browser is known to be clean; from then on it is. For the answer to a sign-in by the form,
+/// which says whether something is `kept` in the browser that must not go, and no worker was seen.
 ///
 /// # Errors
 /// The store does not answer.
-pub async fn evict_once(app: &App, request: &HeaderMap, answer: &mut HeaderMap) -> Result<(), StoreError> {
+pub async fn evict_once(
+    app: &App,
+    request: &HeaderMap,
+    kept: bool,
+    answer: &mut HeaderMap,
+) -> Result<(), StoreError> {
     let mark = app.store().setting_init(SETTING, &secret::new_secret()).await?;
-    if !has_mark(request, &mark) {
-        evict(answer);
+    match (has_mark(request, &mark), kept) {
+        (true, _) => {}
+        (false, true) => {
+            answer.insert(CLEAR_SITE_DATA, CACHE);
+        }
+        (false, false) => evict(answer),
     }
     answer.append(SET_COOKIE, cookie(&mark, app.config.is_https()));
     Ok(())

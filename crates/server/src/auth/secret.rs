@@ -6,6 +6,9 @@ use codehub_proxy::credential::TOKEN_PREFIX;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+/// How long a secret is as text.
+pub const LENGTH: usize = 43;
+
 /// 256 random bits, as text.
 pub fn new_secret() -> String {
     let bytes: [u8; 32] = rand::random();
@@ -39,7 +42,7 @@ mod tests {
     #[test]
     fn secrets_are_long_and_different() {
         let (a, b) = (new_secret(), new_secret());
-        assert_eq!(a.len(), 43);
+        assert_eq!(a.len(), LENGTH);
         assert_ne!(a, b);
         assert!(new_token().starts_with("chp_"));
     }

@@ -46,6 +46,7 @@ macro_rules! flashes {
 flashes! {
     Welcome Good "welcome": "CodeHub is set up. Create your first workspace.", "CodeHub 설정을 마쳤습니다. 첫 워크스페이스를 만들어 보세요.";
     SignedOut Good "signed-out": "You are signed out.", "로그아웃했습니다.";
+    NoSessionEnded Bad "no-session-ended": "This browser’s session had already ended, or its cookie was replaced: nothing was ended now. To end all your sessions, sign in and change your password.", "이 브라우저의 세션이 이미 끝났거나 쿠키가 바뀌어 종료한 세션이 없습니다. 모든 세션을 끝내려면 로그인한 뒤 비밀번호를 변경하세요.";
     Created Good "created": "The workspace was created.", "워크스페이스를 만들었습니다.";
     Starting Good "starting": "The workspace is being started.", "워크스페이스를 시작합니다.";
     Stopping Good "stopping": "The workspace is being stopped.", "워크스페이스를 중지합니다.";

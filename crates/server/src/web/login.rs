@@ -31,7 +31,7 @@ use crate::{
     app::App,
     auth::{
         self, AuthError, cookie, first_run,
-        login::{self, LoginError, SignedIn},
+        login::{self, Ended, LoginError, SignedIn},
         planted,
     },
 };
@@ -87,6 +87,9 @@ struct Credentials {
     password: String,
     #[serde(default)]
     next: String,
+    /// "1" where the page's script found something that pages keep in this browser, and no worker in the way.
+    #[serde(default)]
+    kept: String,
 }
 
 async fn sign_in(
@@ -100,7 +103,7 @@ async fn sign_in(
         Ok(session) => {
             let mut response =
                 with_session(&app, see_other(forms::local_path(&form.next).unwrap_or("/")), &session);
-            planted::evict_once(&app, &headers, response.headers_mut()).await?;
+            planted::evict_once(&app, &headers, form.kept == "1", response.headers_mut()).await?;
             Ok(response)
         }
         Err(LoginError::Wrong) => {
@@ -134,6 +137,7 @@ fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Pag
                 p.flash.bad role="alert" data-testid="login-error" { (icons::cross()) span { (problem) } }
             }
             form.stack method="post" action="/login" data-testid="login-form" {
+                input type="hidden" name="kept" value="";
                 @if let Some(next) = forms::local_path(next) { input type="hidden" name="next" value=(next); }
                 (Field {
                     required: true,
@@ -151,9 +155,12 @@ fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Pag
 }
 
 async fn sign_out(State(app): State<Arc<App>>, Visitor(_): Visitor, headers: HeaderMap) -> Result<Response> {
-    login::end_session(&app, &headers).await?;
-    let mut response = see_other_saying(&app, "/login", Plain::SignedOut);
-    response.headers_mut().append(SET_COOKIE, cookie::clear(app.config.is_https()));
+    let said = match login::end_sessions(&app, &headers).await? {
+        Ended::Sessions | Ended::Nothing => Plain::SignedOut,
+        Ended::Unknown => Plain::NoSessionEnded,
+    };
+    let mut response = see_other_saying(&app, "/login", said);
+    cookie::clear(response.headers_mut(), &headers, "/logout", app.config.is_https());
     Ok(response)
 }
 

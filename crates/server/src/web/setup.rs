@@ -74,7 +74,7 @@ async fn complete(
             let session = login::open_session(&app, user).await?;
             let welcome = see_other_saying(&app, "/workspaces/new", Plain::Welcome);
             let mut response = with_session(&app, welcome, &session);
-            planted::evict_once(&app, &headers, response.headers_mut()).await?;
+            planted::evict_once(&app, &headers, false, response.headers_mut()).await?;
             Ok(response)
         }
         Err(SetupError::Done) => Ok(see_other("/login")),

@@ -336,3 +336,32 @@ async function follow(button) {
 
 const log = $('#log');
 if (log) log.scrollTop = log.scrollHeight;
+
+// --- signing in ---
+
+// The answer to a sign-in may clear all that pages have stored in this browser, to be rid of service workers that were
+// planted there: not where an editor keeps what was typed, as long as there is no such worker. When in doubt, it stays.
+const own = (worker) => /^\/w\/[^/]+\//.test(new URL(worker.scope).pathname);
+async function keepsSomething() {
+  const planted = ((await navigator.serviceWorker?.getRegistrations()) ?? []).filter((worker) => !own(worker));
+  if (planted.length || navigator.serviceWorker?.controller) {
+    await Promise.all(planted.map((worker) => worker.unregister()));
+    return false;
+  }
+  return (await indexedDB.databases()).length > 0;
+}
+
+const door = $('form[action="/login"]');
+if (door) {
+  let known = false;
+  const asked = keepsSomething().catch(() => true).then((kept) => {
+    door.elements.kept.value = kept ? '1' : '';
+    known = true;
+  });
+  door.addEventListener('submit', async (event) => {
+    if (known) return;
+    event.preventDefault();
+    await asked;
+    door.submit();
+  });
+}

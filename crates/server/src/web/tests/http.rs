@@ -436,3 +436,17 @@ async fn the_list_is_filtered_by_label() {
     let page = app.get(&format!("/workspaces/{api}"), &cookie).await.body;
     assert!(page.contains("team: &lt;api&gt;") && page.contains("box-one"), "{page}");
 }
+
+#[tokio::test]
+async fn signing_out_ends_the_session_behind_a_planted_cookie_and_claims_nothing_else() {
+    let app = TestApp::new().await;
+    let (_, cookie) = app.person("ann", Role::User).await;
+    let out = app.post("/logout", &format!("session=planted; {cookie}"), "").await;
+    assert_eq!((out.status, out.location()), (StatusCode::SEE_OTHER, "/login"));
+    assert_eq!(out.cookie("flash").unwrap(), "flash=signed-out");
+    assert_eq!(app.get("/", &cookie).await.location(), "/login");
+    let nothing = app.post("/logout", "session=planted", "").await;
+    assert_eq!(nothing.cookie("flash").unwrap(), "flash=no-session-ended");
+    let none = app.post("/logout", "", "").await;
+    assert_eq!(none.cookie("flash").unwrap(), "flash=signed-out");
+}
