@@ -391,3 +391,14 @@ COUNT = """async () => {
     database.close();
     return found;
 }"""
+
+
+def test_a_workspace_that_is_deleted_under_the_page(server, tab):
+    workspace = server.api.create("short-lived")
+    page = tab(server, strict=False)
+    Ide(page).open(workspace)
+    server.api.call("DELETE", f"/workspaces/{workspace}")
+    banner = page.get_by_test_id("connection-banner")
+    expect(banner).to_have_attribute("data-shows", "gone")
+    expect(banner).to_contain_text("no longer exists")
+    expect(page.get_by_test_id("banner-dashboard")).to_be_visible()
