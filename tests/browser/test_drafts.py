@@ -284,6 +284,13 @@ def test_where_no_more_is_kept_the_page_says_so(server, tab, workspace):
     page.keyboard.type("c")
     expect(page.get_by_test_id("draft")).to_have_attribute("data-state", "full")
     expect(page.get_by_test_id("toast").last).to_contain_text("in this tab only")
+    # The banner says what the status line says.
+    server.api.act(workspace, "stop", "STANDBY")
+    banner = page.get_by_test_id("connection-banner")
+    expect(banner).to_contain_text("in this tab only")
+    expect(banner).not_to_contain_text("kept in this browser")
+    page.get_by_test_id("wake").click()
+    is_connected(ide)
     # Room again: kept with the next key.
     page.get_by_test_id("tabs").get_by_text(FILE).click()
     ide.save()

@@ -26,6 +26,7 @@ const editor = new Editor({
     if (narrow.matches) layout.view("editor");
     tree?.reveal(path);
   },
+  changed: () => banner?.refresh(),
 });
 const tree = new Tree({
   open: (node) => editor.open(node.path),

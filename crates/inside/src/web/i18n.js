@@ -90,6 +90,7 @@ const WORDS = {
   asleep: ["The workspace is asleep.", "워크스페이스가 대기 상태입니다."],
   stopping: ["The workspace is going to sleep.", "워크스페이스가 대기 상태로 전환되는 중입니다."],
   draftsKept: ["Your unsaved changes are kept in this browser.", "저장하지 않은 변경 내용은 이 브라우저에 보관되어 있습니다."],
+  draftsNotKept: ["Some unsaved changes are in this tab only: keep it open.", "저장하지 않은 일부 변경 내용은 이 탭에만 있습니다. 탭을 닫지 마세요."],
   wake: ["Wake", "깨우기"],
   waking: ["Waking the workspace…", "워크스페이스를 깨우는 중…"],
   wakeSlow: ["The workspace did not wake in time.", "워크스페이스가 제때 깨어나지 않았습니다."],
