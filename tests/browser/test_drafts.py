@@ -82,6 +82,7 @@ def test_a_stop_from_elsewhere_then_wake_in_place_and_save(server, tab, workspac
         page.screenshot(path=shots / f"ide-asleep-{lang}.png")
     page.get_by_test_id("wake").click()
     is_connected(ide)
+    expect(page.get_by_test_id("toast").filter(has_text="asleep" if lang == "en" else "대기 상태")).to_have_count(0)
     assert page.evaluate("window.sameAsBefore"), "the page was not loaded anew"
     saves(ide, server, workspace, BEFORE + "sugar is sweet\nand so are you")
     ide.ready()

@@ -130,7 +130,7 @@ const WORDS = {
   noTerminal: ["No terminal is open.", "열린 터미널이 없습니다."],
   backToNow: ["Latest output", "최신 출력으로"],
   dashboard: ["Back to the dashboard", "대시보드로 돌아가기"],
-  network: ["the server did not answer", "서버가 응답하지 않습니다"],
+  network: ["The server did not answer.", "서버가 응답하지 않습니다"],
   image: ["Preview of {name}", "{name} 미리 보기"],
 };
 
