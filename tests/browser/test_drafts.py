@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 
 import pytest
@@ -81,6 +82,7 @@ def test_a_stop_from_elsewhere_then_wake_in_place_and_save(server, tab, workspac
         page.screenshot(path=shots / f"ide-asleep-{lang}.png")
     page.get_by_test_id("wake").click()
     is_connected(ide)
+    expect(page.get_by_test_id("toast").filter(has_text="asleep" if lang == "en" else "대기 상태")).to_have_count(0)
     assert page.evaluate("window.sameAsBefore"), "the page was not loaded anew"
     saves(ide, server, workspace, BEFORE + "sugar is sweet\nand so are you")
     ide.ready()
@@ -207,6 +209,13 @@ def test_a_conflict_shows_both_versions(server, tab, workspace, shots, choice):
     if shots:
         page.screenshot(path=shots / f"ide-conflict-{choice}.png")
     page.get_by_test_id(choice).click()
+    if choice == "notice-reload":
+        # One click throws nothing away.
+        page.get_by_test_id("choose-cancel").click()
+        expect(compare).to_be_visible()
+        kept(ide)
+        page.get_by_test_id(choice).click()
+        page.get_by_test_id("choose-ok").click()
     expect(compare).to_be_hidden()
     if choice == "notice-overwrite":
         wait_for(lambda: on_disk(server, workspace) == BEFORE + "mine\n", "the file to be written")
@@ -276,6 +285,13 @@ def test_where_no_more_is_kept_the_page_says_so(server, tab, workspace):
     page.keyboard.type("c")
     expect(page.get_by_test_id("draft")).to_have_attribute("data-state", "full")
     expect(page.get_by_test_id("toast").last).to_contain_text("in this tab only")
+    # The banner says what the status line says.
+    server.api.act(workspace, "stop", "STANDBY")
+    banner = page.get_by_test_id("connection-banner")
+    expect(banner).to_contain_text("in this tab only")
+    expect(banner).not_to_contain_text("kept in this browser")
+    page.get_by_test_id("wake").click()
+    is_connected(ide)
     # Room again: kept with the next key.
     page.get_by_test_id("tabs").get_by_text(FILE).click()
     ide.save()
@@ -391,3 +407,67 @@ COUNT = """async () => {
     database.close();
     return found;
 }"""
+
+
+def test_a_file_whose_folder_is_gone_is_saved_with_it(server, tab, workspace):
+    page = tab(server, strict=False)
+    deep = gallery.home(server, workspace) / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "deep.txt").write_text("deep\n")
+    ide = Ide(page).open(workspace)
+    ide.file("a").locator(".row").first.click()
+    ide.file("a/b").locator(".row").first.click()
+    ide.edit("a/b/deep.txt")
+    expect(ide.editor).to_have_value("deep\n")
+    types(ide, "mine")
+    shutil.rmtree(deep.parent)
+    notice = page.get_by_test_id("disk-notice")
+    ide.editor.press("Control+s")
+    expect(notice).to_contain_text("Saving creates it again")
+    page.get_by_test_id("notice-overwrite").click()
+    expect(notice).to_be_hidden()
+    assert (deep / "deep.txt").read_text() == "deep\nmine"
+
+    # A folder in its place is never written over.
+    types(ide, " and more")
+    (deep / "deep.txt").unlink()
+    (deep / "deep.txt").mkdir()
+    ide.editor.press("Control+s")
+    expect(notice).to_contain_text("A folder of this name")
+    expect(page.get_by_test_id("notice-overwrite")).to_have_count(0)
+    (deep / "deep.txt").rmdir()
+    ide.editor.press("Control+s")
+    wait_for(lambda: (deep / "deep.txt").is_file(), "the file to be there")
+    assert (deep / "deep.txt").read_text() == "deep\nmine and more"
+
+
+def test_what_is_too_large_to_be_shown_is_not_written_over_unasked(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    types(ide, "mine")
+    large = "x" * (3 * 1024 * 1024)
+    (gallery.home(server, workspace) / FILE).write_text(large)
+    notice = page.get_by_test_id("disk-notice")
+    expect(notice).to_be_visible()
+    for _ in range(2):
+        # From the first word about it, and again after saving has found out why it cannot be shown.
+        page.get_by_test_id("notice-overwrite").click()
+        expect(page.get_by_test_id("dialog")).to_contain_text("2 MiB")
+        page.get_by_test_id("choose-cancel").click()
+        ide.editor.press("Control+s")
+        expect(notice).to_contain_text("2 MiB")
+        assert on_disk(server, workspace) == large
+    page.get_by_test_id("notice-overwrite").click()
+    page.get_by_test_id("choose-ok").click()
+    wait_for(lambda: on_disk(server, workspace) == BEFORE + "mine", "the file to be written")
+
+
+def test_a_workspace_that_is_deleted_under_the_page(server, tab):
+    workspace = server.api.create("short-lived")
+    page = tab(server, strict=False)
+    Ide(page).open(workspace)
+    server.api.call("DELETE", f"/workspaces/{workspace}")
+    banner = page.get_by_test_id("connection-banner")
+    expect(banner).to_have_attribute("data-shows", "gone")
+    expect(banner).to_contain_text("no longer exists")
+    expect(page.get_by_test_id("banner-dashboard")).to_be_visible()

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { Banner } from "./banner.js";
+import { dismiss } from "./dialog.js";
 import { $, dress, isMac, narrow } from "./dom.js";
 import { Editor } from "./editor.js";
 import { Hands } from "./hands.js";
@@ -26,6 +27,7 @@ const editor = new Editor({
     if (narrow.matches) layout.view("editor");
     tree?.reveal(path);
   },
+  changed: () => banner?.refresh(),
 });
 const tree = new Tree({
   open: (node) => editor.open(node.path),
@@ -95,6 +97,7 @@ socket.on("state", (state) => {
     watching = "";
     watch();
     editor.connected();
+    dismiss("WORKSPACE_STANDBY");
   }
   banner.refresh();
 });

@@ -15,7 +15,7 @@ export class Banner {
   #tick = 0;
   #before = null;
 
-  /// `unsaved()` says whether there is text that is in this page only.
+  /// `unsaved()` names the sentence about what is not saved: "draftsKept", "draftsNotKept", or null.
   constructor(socket, workspace, unsaved) {
     this.socket = socket;
     this.workspace = workspace;
@@ -42,7 +42,8 @@ export class Banner {
   #explain() {
     const { state } = this.workspace;
     if (state === "asleep" || state === "stopping") {
-      const kept = this.unsaved() ? ` ${t("draftsKept")}` : "";
+      const drafts = this.unsaved();
+      const kept = drafts ? ` ${t(drafts)}` : "";
       this.#show(state + kept, t(state === "asleep" ? "asleep" : "stopping") + kept, this.#button(t("wake"), () => this.#wake(), "wake"));
     } else if (["starting", "restoring"].includes(state)) this.#show(state, t("waking"));
     else if (["archived", "archiving", "not_started", "broken", "gone"].includes(state)) {

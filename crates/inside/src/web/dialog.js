@@ -126,10 +126,15 @@ export function menu(x, y, items, opener) {
   addEventListener("blur", away);
 }
 
-/// A message that passes by; problems stay longer.
-export function toast(text, problem = false) {
+/// Takes away the messages about something that is over.
+export function dismiss(about) {
+  for (const item of document.querySelectorAll(`.toast[data-about="${about}"]`)) item.remove();
+}
+
+/// A message that passes by; problems stay longer. `about` is what `dismiss` knows it by.
+export function toast(text, problem = false, about = null) {
   const close = () => item.remove();
-  const item = h("div", { class: `toast ${problem ? "problem" : ""}`, "data-testid": "toast" },
+  const item = h("div", { class: `toast ${problem ? "problem" : ""}`, "data-testid": "toast", "data-about": about },
     icon(problem ? "warning" : "check"), h("span", {}, text),
     h("button", { type: "button", class: "icon-button", "aria-label": t("close"), onclick: close }, icon("close")));
   document.getElementById("toasts").append(item);

@@ -4,7 +4,7 @@
 
 import * as api from "./api.js";
 import { comparison } from "./compare.js";
-import { toast } from "./dialog.js";
+import { confirm, toast } from "./dialog.js";
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
 import { errorText, t } from "./i18n.js";
@@ -16,6 +16,10 @@ const IMAGE = /\.(?:png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 const COLOUR_LIMIT = 512 * 1024;
 /// How long a file may be missing before it counts as deleted, in ms.
 const SETTLE = 400;
+/// What the server says where something that is no file has the name.
+const OCCUPIED = ["IS_A_DIRECTORY", "NOT_A_FILE"];
+/// What reading says of a file that is there and cannot be shown.
+const UNSHOWN = ["TOO_LARGE", "BINARY", "NOT_UTF8"];
 /// How long after a key a draft is written, in ms; large texts take longer to write.
 const draftDelay = (text) => 200 + text.length / 2000;
 
@@ -108,16 +112,37 @@ export class Document {
     const text = this.surface.value;
     const condition = over ?? (this.version ? { version: this.version } : { create: true });
     try {
-      const { version } = await api.save(this.path, this.#outgoing(text), condition);
+      const { version } = await this.#write(this.#outgoing(text), condition);
       this.#saved(text, version);
       return true;
     } catch (error) {
+      if (OCCUPIED.includes(error.code)) {
+        this.version = null;
+        this.#cannotShow(error);
+        return false;
+      }
       if (error.code === "CHANGED_ON_DISK" || error.code === "EXISTS") return this.#conflict();
-      if (error.code === "DELETED_ON_DISK") {
+      if (["DELETED_ON_DISK", "NOT_FOUND"].includes(error.code)) {
         this.version = null;
         this.#notice(t("deletedOnDisk"), { deleted: true });
-      } else if (!quiet) toast(errorText(error), true);
+      } else if (!quiet) toast(errorText(error), true, error.code);
       return false;
+    }
+  }
+
+  /// A file that was deleted with its folder is created with its folder.
+  async #write(text, condition) {
+    try {
+      return await api.save(this.path, text, condition);
+    } catch (error) {
+      if (error.code !== "NOT_FOUND" || !condition.create || !this.path.includes("/")) throw error;
+      const parts = this.path.split("/");
+      for (let n = 1; n < parts.length; n++) {
+        await api.mkdir(parts.slice(0, n).join("/")).catch((problem) => {
+          if (problem.code !== "EXISTS") throw problem;
+        });
+      }
+      return api.save(this.path, text, condition);
     }
   }
 
@@ -139,36 +164,36 @@ export class Document {
       version = await this.#diskVersion();
     }
     if (version === undefined || this.saving || version === this.version) return;
-    if (version === null) {
+    if (version === null || OCCUPIED.includes(version)) {
       this.version = null;
       this.savedText = null;
       this.#typed();
-      this.#notice(t("deletedOnDisk"), { deleted: true });
+      this.#cannotShow({ code: version ?? "NOT_FOUND" });
     } else if (this.dirty) {
       if (!this.conflicted) this.#notice(t("changedOnDisk"));
-    } else {
-      await this.reload();
-      toast(t("reloaded", { name: this.name }));
-    }
+    } else if (await this.reload()) toast(t("reloaded", { name: this.name }));
   }
 
-  /// Null when the file is gone, undefined when that cannot be said.
+  /// Null when the file is gone, one of OCCUPIED when something else has its name, undefined when that cannot be said.
   async #diskVersion() {
     try {
-      return (await api.stat(this.path)).version;
+      const { kind, version } = await api.stat(this.path);
+      return { file: version, dir: "IS_A_DIRECTORY" }[kind] ?? "NOT_A_FILE";
     } catch (error) {
       return error.code === "NOT_FOUND" ? null : undefined;
     }
   }
 
-  /// Takes what is on disk, instead of what is here.
+  /// Takes what is on disk, instead of what is here. False when it cannot be read.
   async reload() {
     try {
       const { text, version } = await api.read(this.path);
       this.#clearNotice();
       this.#accept(text, version);
+      return true;
     } catch (error) {
       toast(errorText(error), true);
+      return false;
     }
   }
 
@@ -259,7 +284,7 @@ export class Document {
     try {
       disk = await api.read(this.path);
     } catch (error) {
-      this.#notice(error.code === "NOT_FOUND" ? t("deletedOnDisk") : t("changedOnDisk"), { deleted: error.code === "NOT_FOUND" });
+      this.#cannotShow(error);
       return false;
     }
     const text = disk.text.replaceAll("\r\n", "\n").replaceAll("\r", "\n");
@@ -274,11 +299,46 @@ export class Document {
     return false;
   }
 
-  /// `version` is the one on disk that is shown: only that is written over.
-  #notice(message, { deleted = false, version = null } = {}) {
+  /// What is on disk cannot be read: it is gone, no file, or nothing that can be shown.
+  #cannotShow(error) {
+    if (error.code === "NOT_FOUND") this.#notice(t("deletedOnDisk"), { deleted: true });
+    else if (error.code === "IS_A_DIRECTORY") this.#notice(t("folderOnDisk"), { unseen: true, occupied: true });
+    else if (error.code === "NOT_A_FILE") this.#notice(t("notFileOnDisk"), { unseen: true, occupied: true });
+    else if (UNSHOWN.includes(error.code)) this.#notice(t("changedUnseen", { why: errorText(error) }), { unseen: true });
+    else this.#notice(t("changedOnDisk"));
+  }
+
+  async #useDisk() {
+    if (this.dirty && !(await confirm(t("useDiskTitle", { name: this.name }), t("useDiskText"), t("discardMine")))) return;
+    await this.reload();
+  }
+
+  /// Over a version that was never shown: the person is asked where it could not have been, and what comes meanwhile
+  /// stays.
+  async #overwriteUnseen() {
+    try {
+      const { version } = await api.read(this.path);
+      await this.save({ over: { version } });
+    } catch (error) {
+      if (!UNSHOWN.includes(error.code)) return this.#cannotShow(error);
+      const { version } = await api.stat(this.path).catch(() => ({}));
+      const why = errorText(error);
+      if (!version || !(await confirm(t("useYoursTitle", { name: this.name }), t("useYoursText", { why }), t("useYours")))) return;
+      await this.save({ over: { version } });
+    }
+  }
+
+  /// `version` is the one on disk that is shown: only that is written over. What is there and not shown (`unseen`) is
+  /// written over after a question, what is no file (`occupied`) never.
+  #notice(message, { deleted = false, version = null, unseen = false, occupied = false } = {}) {
     this.#clearNotice();
     this.conflicted = true;
     const button = (label, action, testid) => h("button", { type: "button", class: "button small", "data-testid": testid, onclick: action }, label);
+    const overwrite = () => {
+      if (deleted) this.save({ over: { create: true } });
+      else if (version) this.save({ over: { version } });
+      else this.#overwriteUnseen();
+    };
     const keep = () => {
       this.#clearNotice();
       this.focus();
@@ -286,9 +346,9 @@ export class Document {
     this.notice.replaceChildren(h("div", { class: "notice", role: "alert", "data-testid": "disk-notice" },
       icon("warning"), h("span", {}, message),
       h("span", { class: "notice-buttons" },
-        deleted || version ? null : button(t("compare"), () => this.#conflict(), "notice-compare"),
-        deleted ? null : button(t("useDisk"), () => this.reload(), "notice-reload"),
-        button(deleted ? t("save") : t("useYours"), () => this.save({ over: version ? { version } : {} }), "notice-overwrite"),
+        deleted || version || unseen ? null : button(t("compare"), () => this.#conflict(), "notice-compare"),
+        deleted || unseen ? null : button(t("useDisk"), () => this.#useDisk(), "notice-reload"),
+        occupied ? null : button(deleted ? t("save") : t("useYours"), overwrite, "notice-overwrite"),
         button(t("keepEditing"), keep, "notice-keep"))));
   }
 

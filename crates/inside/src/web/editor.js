@@ -11,13 +11,15 @@ import { t } from "./i18n.js";
 
 /// How long after the last key a file is saved by itself, in ms.
 const AUTO_SAVE_AFTER = 1000;
+/// What Document.draft says where a draft is in this tab only.
+const NOT_KEPT = ["full", "quota", "unavailable"];
 
 export class Editor {
   #tabs = new Map();
   #autoSaves = new Map();
   #drafts = new Drafts();
 
-  /// `on` has watch() and shown(path).
+  /// `on` has watch(), shown(path), and changed() for what is saved, kept or neither.
   constructor(on) {
     this.on = on;
     this.active = null;
@@ -128,9 +130,12 @@ export class Editor {
     }
   }
 
-  /// Whether something is not saved.
+  /// What is true of all that is not saved, as the status line says it of one file: "draftsKept", "draftsNotKept" where
+  /// one is in this tab only, or null where nothing is or that is not known yet.
   unsaved() {
-    return this.documents().some((doc) => doc.dirty);
+    const drafts = this.documents().filter((doc) => doc.dirty).map((doc) => doc.draft);
+    if (drafts.some((draft) => NOT_KEPT.includes(draft))) return "draftsNotKept";
+    return drafts.length && drafts.every((draft) => draft === "kept") ? "draftsKept" : null;
   }
 
   /// The workspace can be reached again: what waited to be saved by itself is saved.
@@ -224,6 +229,7 @@ export class Editor {
     tab.classList.toggle("dirty", doc.dirty);
     tab.setAttribute("aria-label", doc.dirty ? `${doc.name}, ${t("unsaved")}` : doc.name);
     if (doc === this.active) this.#show();
+    this.on.changed();
   }
 
   #show() {
@@ -246,7 +252,7 @@ export class Editor {
     $("status-format").textContent = doc?.surface ? `UTF-8 ${doc.eol === "\n" ? "LF" : "CRLF"}` : "";
     $("status-language").textContent = doc?.surface ? doc.language.name : "";
     const draft = doc?.dirty ? doc.draft : "none";
-    const failed = ["full", "quota", "unavailable"].includes(draft);
+    const failed = NOT_KEPT.includes(draft);
     $("status-draft").dataset.state = draft;
     $("status-draft").textContent = draft === "kept" ? t("draftKept") : failed ? t("draftNotKept") : "";
   }

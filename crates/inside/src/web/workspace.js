@@ -23,6 +23,7 @@ export class Workspace {
   #silence = 0;
   #hide = 0;
   #missing = false;
+  #heard = false;
   #skew = 0;
 
   /// "running", "asleep", "starting", "stopping", "restoring", "archiving", "archived", "broken", "not_started",
@@ -55,18 +56,20 @@ export class Workspace {
     let signedOut = false;
     try {
       const response = await fetch(`${OWN}events`, { signal: stream.signal, credentials: "same-origin", cache: "no-store" });
-      // Without CodeHub in front of it, a page has no news of sleep, and needs none.
+      // Without CodeHub in front of it, a page has no news of sleep, and needs none. With it, that is the end.
       this.#missing = response.status === 404;
+      if (this.#missing && this.#heard) this.state = "gone";
       signedOut = response.status === 401;
       if (response.ok) await this.#read(response.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch { /* no network, or closed by us */ }
     if (this.#stream !== stream) return;
     this.#close();
-    this.state = signedOut ? "signed_out" : "unknown";
+    if (this.state === "gone") this.#missing = true;
+    else this.state = signedOut ? "signed_out" : "unknown";
     this.stopsAt = null;
     this.changed(this);
     // Asking again helps only after somebody has signed in.
-    if (!signedOut) this.#retry = setTimeout(() => this.listen(), this.#delay);
+    if (!signedOut && !this.#missing) this.#retry = setTimeout(() => this.listen(), this.#delay);
     this.#delay = Math.min(this.#delay * 2, LONGEST_DELAY);
   }
 
@@ -126,6 +129,7 @@ export class Workspace {
   }
 
   #take({ state, ttl_seconds: ttl, stops_at: stopsAt, now }) {
+    this.#heard = true;
     this.#skew = Date.parse(now) - Date.now();
     this.state = state;
     this.ttlSeconds = ttl;

@@ -126,7 +126,7 @@ texts! {
     open_connections: "Open connections", "열린 연결";
     stopped_because: "Stopped because", "중지 이유";
     leases: "Kept awake", "깨어 있는 상태 유지";
-    until: "until", "유지 종료:";
+    until: "· ends", "유지 종료:";
     give_back: "Let it sleep", "유지 끝내기";
     snooze: "Not yet: one hour more", "아직 사용 중: 1시간 더";
     sleeps_soon: "Sleeps", "곧 대기 전환:";
