@@ -61,6 +61,6 @@ def test_in_korean(server, tab, shots):
     visit(page, server, "korean")
     expect(page.get_by_test_id("sleep-soon")).to_contain_text("대기 전환")
     press(page, "snooze")
-    expect(page.get_by_test_id("lease")).to_contain_text("1시간 더")
+    expect(page.get_by_test_id("lease")).to_contain_text("1시간 연장")
     if shots:
         page.screenshot(path=shots / "awake-ko.png", full_page=True)

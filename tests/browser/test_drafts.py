@@ -332,6 +332,7 @@ def test_auto_save(server, tab, workspace):
     wait_for(lambda: on_disk(server, workspace) == BEFORE + "by hand, by itself", "the file to be saved by itself")
     page.reload()
     expect(toggle).to_have_attribute("aria-pressed", "true")
+    expect(ide.editor).to_be_visible()
     # What was typed while the workspace slept is saved once it is awake.
     server.api.act(workspace, "stop", "STANDBY")
     expect(page.get_by_test_id("wake")).to_be_visible()

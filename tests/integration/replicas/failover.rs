@@ -41,9 +41,10 @@ async fn another_one_leads_whatever_happens_to_the_leader() {
     for (id, verb) in &busy {
         server.post(&format!("/workspaces/{id}/{verb}"), json!({})).await;
     }
-    eventually("both have begun", async || {
-        for (id, _) in &busy {
-            if server.workspace(id).await["operation"] == "NONE" {
+    eventually("both are moving bytes", async || {
+        for (id, verb) in &busy {
+            let moving = if *verb == "archive" { "ARCHIVING" } else { "RESTORING" };
+            if server.workspace(id).await["operation"] != moving {
                 return false;
             }
         }

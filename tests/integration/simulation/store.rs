@@ -167,7 +167,7 @@ impl Reconciling for ProcessStore {
             self.wrote(epoch, "a status was saved");
             for it in history {
                 let (id, from, to) = (codehub_runtime::fake::short(read.id), it.from, it.to);
-                self.shared.world.note(format!("{id}: {from} -> {to} {} {}", it.operation, it.reason));
+                self.shared.world.note(format!("{id}: {from} -> {to} {} {}", it.operation, it.reason.code()));
             }
         }
         self.leave(saved).await

@@ -10,6 +10,9 @@ import { TerminalView } from "./terminal.js";
 
 const FALLBACK_SIZE = { rows: 24, cols: 80 };
 
+/// Whether what is typed now goes into a text.
+const typesSomewhere = () => Boolean(document.activeElement?.matches("input, textarea, [contenteditable]"));
+
 export class Terminals {
   #views = new Map();
   #wanted = false;
@@ -32,7 +35,7 @@ export class Terminals {
     socket.on("terms", ({ terms }) => this.#sync(terms));
     socket.on("opened", ({ id }) => {
       // Only where the person still waits for it: who types elsewhere by now would type into a shell.
-      const waiting = this.#asked && [this.#asked, document.body].includes(document.activeElement);
+      const waiting = this.#asked && (document.activeElement === this.#asked || !typesSomewhere());
       this.#asked = null;
       // The list that has it may come after this word.
       if (this.#views.has(id)) this.activate(id, Boolean(waiting));

@@ -128,7 +128,7 @@ texts! {
     leases: "Kept awake", "깨어 있는 상태 유지";
     until: "· ends", "유지 종료:";
     give_back: "Let it sleep", "유지 끝내기";
-    snooze: "Not yet: one hour more", "아직 사용 중: 1시간 더";
+    snooze: "Keep awake for 1 hour", "1시간 연장";
     sleeps_soon: "Sleeps", "곧 대기 전환:";
     sleeps_soon_text: "Unless somebody works in it. Running programs end then; files stay.", "그때까지 활동이 없으면 실행 중인 프로그램이 종료됩니다. 파일은 그대로 남습니다.";
 
