@@ -448,7 +448,8 @@ impl Simulation {
         }
         self.report.complaints = self.world.complaints();
         self.report.trace = self.world.trace();
-        self.report.operations = self.report.trace.iter().filter(|line| line.ends_with(" operation_started")).count();
+        self.report.operations =
+            self.report.trace.iter().filter(|line| line.ends_with(" operation_started")).count();
         self.report
     }
 }
