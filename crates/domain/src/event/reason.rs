@@ -1,7 +1,7 @@
 //! Why a line of history was written: a closed list with one stable code each.
 //!
 //! The code is what is stored and what programs compare; the words are made when it is shown. English is
-//! [`Reason`]'s `Display`, other languages match on the variants. `docs/API.md` lists the codes.
+//! [`Reason`]'s `Display`, other languages match on the variants. The OpenAPI document lists the codes.
 
 use std::fmt;
 
