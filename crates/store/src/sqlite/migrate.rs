@@ -15,9 +15,9 @@ pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite
 /// How long somebody else's migration is waited for: a table that is rebuilt takes its time.
 const SOMEBODY_ELSES: Duration = Duration::from_secs(600);
 
-/// Another process may be doing the same at this moment. Each migration is one transaction, so whoever
-/// comes second fails on what is already there, and finds it done when looking again; the two may meet
-/// once at each.
+/// Another process may be doing the same at this moment. Each migration is one transaction together with its
+/// row in the list of those done. Whoever comes second fails on what is already there, or, where a migration can
+/// be repeated, on that row; it finds the work done when looking again. The two may meet once at each.
 ///
 /// On a connection of its own that does not enforce foreign keys: a table that is rebuilt is dropped while
 /// others refer to it, and SQLite would delete their rows or refuse. Enforcement cannot be changed inside a
@@ -35,7 +35,7 @@ pub(super) async fn run(path: &Path) -> Result<()> {
 async fn until_done(connection: &SqlitePool) -> Result<()> {
     for _ in MIGRATIONS.iter() {
         match MIGRATIONS.run(connection).await {
-            Err(MigrateError::ExecuteMigration(..)) => {}
+            Err(MigrateError::ExecuteMigration(..) | MigrateError::Execute(_)) => {}
             other => return Ok(other?),
         }
     }

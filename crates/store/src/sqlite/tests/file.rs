@@ -209,7 +209,7 @@ async fn a_caller_that_goes_away_leaves_no_silent_commit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_may_open_it_for_the_first_time_at_once() {
-    for _ in 0..10 {
+    for _ in 0..30 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("codehub.db");
         let opening = (0..3).map(|_| {
