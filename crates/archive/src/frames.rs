@@ -25,10 +25,10 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
-use super::crew::lock;
 use super::error::{ArchiveError, Result, caught, panicked};
 use super::hash::Hashed;
 use super::manifest::{Index, MAGIC, Piece, Span};
+use super::restore_workers::lock;
 
 /// Bytes of the tar stream in a frame. Part of the format: the frame that
 /// holds an offset is found by dividing.

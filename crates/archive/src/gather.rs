@@ -22,12 +22,12 @@ use rustix::io::{Errno, pread};
 use tokio_util::sync::CancellationToken;
 
 use super::attrs;
-use super::crew::lock;
 use super::error::{ArchiveError, Result, caught, panicked};
-use super::header::{self, Header, Kind, Mtime, Xattr};
+use super::header::{self, EntryKind, Header, Mtime, Xattr};
 use super::manifest::{ArchivedFile, FileKind};
+use super::restore_workers::lock;
 use super::sparse::{self, Segment};
-use super::walk::{Left, Step, unchanged, walk};
+use super::walk::{Left, WalkStep, unchanged, walk};
 
 /// Readers wait for the disk more than they work.
 const THREADS: usize = 4;
@@ -108,19 +108,19 @@ pub(super) fn gather(
 }
 
 struct Task {
-    steps: Vec<Step>,
+    steps: Vec<WalkStep>,
     done: SyncSender<Result<Batch>>,
 }
 
 /// The walker's end.
 struct Cutter {
-    steps: Vec<Step>,
+    steps: Vec<WalkStep>,
     order: SyncSender<Receiver<Result<Batch>>>,
     tasks: Sender<Task>,
 }
 
 impl Cutter {
-    fn add(&mut self, step: Step) -> Result<()> {
+    fn add(&mut self, step: WalkStep) -> Result<()> {
         self.steps.push(step);
         if self.steps.len() < BATCH { Ok(()) } else { self.hand_over() }
     }
@@ -153,24 +153,24 @@ fn work(waiting: &Mutex<Receiver<Task>>, used: &Mutex<Vec<Vec<u8>>>) {
 }
 
 impl Batch {
-    fn add(&mut self, step: Step) -> Result<()> {
+    fn add(&mut self, step: WalkStep) -> Result<()> {
         let item = match step {
-            Step::Leave(left) => Item::Left(left),
-            Step::Enter { path, dir, stat } => {
+            WalkStep::Leave(left) => Item::Left(left),
+            WalkStep::Enter { path, dir, stat } => {
                 let xattrs = attrs::read_xattrs(dir.as_fd()).map_err(|e| ArchiveError::reading(&path, e))?;
-                Item::Entry(self.head(path, stat, Kind::Directory, &xattrs)?)
+                Item::Entry(self.head(path, stat, EntryKind::Directory, &xattrs)?)
             }
-            Step::Item { path, dir, name, kind: FileType::RegularFile } => {
+            WalkStep::Item { path, dir, name, kind: FileType::RegularFile } => {
                 Item::Entry(self.file(path, &dir, &name)?)
             }
-            Step::Item { path, dir, name, kind: FileType::Symlink } => {
+            WalkStep::Item { path, dir, name, kind: FileType::Symlink } => {
                 let reading = |e| ArchiveError::reading(&path, e);
                 let stat = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(reading)?;
                 let target = readlinkat(&dir, &name, Vec::new()).map_err(reading)?;
                 let target = target.as_bytes();
-                Item::Entry(self.head(path, stat, Kind::Symlink { target }, &[])?)
+                Item::Entry(self.head(path, stat, EntryKind::Symlink { target }, &[])?)
             }
-            Step::Item { .. } => Item::Skipped,
+            WalkStep::Item { .. } => Item::Skipped,
         };
         self.items.push(item);
         Ok(())
@@ -191,10 +191,10 @@ impl Batch {
             false => None,
         };
         if let Some(segments) = holes {
-            let entry = self.head(path, stat, Kind::Sparse { size, segments: &segments }, &xattrs)?;
+            let entry = self.head(path, stat, EntryKind::Sparse { size, segments: &segments }, &xattrs)?;
             return Ok(Entry { rest: Some(Rest { file: file.into(), segments }), ..entry });
         }
-        let mut entry = self.head(path, stat, Kind::File { size }, &xattrs)?;
+        let mut entry = self.head(path, stat, EntryKind::File { size }, &xattrs)?;
         if size > SMALL || self.bytes.len() > BATCH_BYTES {
             // Only a hint, and not every file system takes it.
             let _ = fadvise(&file, 0, NonZeroU64::new(size.min(FETCH)), Advice::WillNeed);
@@ -206,14 +206,14 @@ impl Batch {
     }
 
     /// Appends the header of an entry.
-    fn head(&mut self, path: Vec<u8>, stat: Stat, kind: Kind<'_>, xattrs: &[Xattr]) -> Result<Entry> {
+    fn head(&mut self, path: Vec<u8>, stat: Stat, kind: EntryKind<'_>, xattrs: &[Xattr]) -> Result<Entry> {
         let start = self.bytes.len();
         encode(&path, &stat, kind, xattrs, &mut self.bytes)?;
         let (kind, size, target) = match kind {
-            Kind::Directory => (FileKind::Directory, 0, Vec::new()),
-            Kind::File { size } | Kind::Sparse { size, .. } => (FileKind::File, size, Vec::new()),
-            Kind::Symlink { target } => (FileKind::Symlink, 0, target.to_vec()),
-            Kind::HardLink { target } => (FileKind::HardLink, size_of(&stat), target.to_vec()),
+            EntryKind::Directory => (FileKind::Directory, 0, Vec::new()),
+            EntryKind::File { size } | EntryKind::Sparse { size, .. } => (FileKind::File, size, Vec::new()),
+            EntryKind::Symlink { target } => (FileKind::Symlink, 0, target.to_vec()),
+            EntryKind::HardLink { target } => (FileKind::HardLink, size_of(&stat), target.to_vec()),
         };
         let Mtime { seconds, nanoseconds } = attrs::mtime(&stat);
         let file = ArchivedFile {
@@ -257,7 +257,7 @@ impl Batch {
 pub(super) fn encode(
     path: &[u8],
     stat: &Stat,
-    kind: Kind<'_>,
+    kind: EntryKind<'_>,
     xattrs: &[Xattr],
     out: &mut Vec<u8>,
 ) -> Result<()> {

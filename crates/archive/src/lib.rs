@@ -16,8 +16,7 @@
 //! bounded channels join them, so memory stays flat whatever a home holds.
 
 mod attrs;
-mod beneath;
-mod crew;
+mod confined_target;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod flaky_link;
@@ -32,6 +31,7 @@ mod pack;
 mod pax;
 mod progress;
 mod reader;
+mod restore_workers;
 mod said;
 mod source;
 mod sparse;

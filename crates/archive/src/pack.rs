@@ -22,11 +22,11 @@ use super::error::{ArchiveError, Result};
 use super::frames::{Frames, PackOptions, compress, writing};
 use super::gather::{Batch, Entry, Item, check_unchanged, encode, gather, size_of};
 use super::hash::Hashed;
-use super::header::{self, Kind};
+use super::header::{self, EntryKind};
 use super::manifest::{ArchivedFile, FileKind, Manifest};
 use super::progress::Progress;
 use super::sparse::Segment;
-use super::walk::{Step, walk};
+use super::walk::{WalkStep, walk};
 
 /// What went into a finished stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,14 +78,14 @@ pub(super) fn estimate(root: &Path, max_entries: u64, cancel: &CancellationToken
     let (mut bytes, mut entries) = (0, 0);
     let outcome = walk(root, &stop, &mut |step| {
         match step {
-            Step::Leave(_) => return Ok(()),
-            Step::Item { path, dir, name, kind: FileType::RegularFile } => {
+            WalkStep::Leave(_) => return Ok(()),
+            WalkStep::Item { path, dir, name, kind: FileType::RegularFile } => {
                 let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
                 let stat = stat.map_err(|e| ArchiveError::reading(&path, e))?;
                 let stored = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
                 bytes += stored.min(size_of(&stat));
             }
-            Step::Enter { .. } | Step::Item { .. } => {}
+            WalkStep::Enter { .. } | WalkStep::Item { .. } => {}
         }
         bytes += PER_ENTRY;
         entries += 1;
@@ -198,7 +198,7 @@ impl<'a> Packer<'a> {
             self.links.remove(&inode);
         }
         let mut head = Vec::new();
-        encode(&file.path, stat, Kind::HardLink { target: &target }, &[], &mut head)?;
+        encode(&file.path, stat, EntryKind::HardLink { target: &target }, &[], &mut head)?;
         let size = size_of(stat);
         let link = ArchivedFile { kind: FileKind::HardLink, size, target, ..file.clone() };
         self.write_entry(link, &head)?;

@@ -21,11 +21,11 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::attrs::Attrs;
-use super::beneath::{Beneath, SafePath};
-use super::crew::{Crew, Job, SMALL, What, create, fill};
+use super::confined_target::{ConfinedTarget, SafePath};
 use super::error::{ArchiveError, Result, panicked};
 use super::progress::Progress;
 use super::reader::{Entry, EntryKind, Reader};
+use super::restore_workers::{Job, RestoreWorkers, SMALL, What, create, fill};
 use super::source::{AHEAD, Chunks, Ended, Stored, decode};
 use super::sparse::Segment;
 
@@ -67,27 +67,27 @@ pub fn unpack(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<UnpackSummary> {
-    unpack_into(reader, Beneath::open(target)?, limits, progress, cancel)
+    unpack_into(reader, ConfinedTarget::open(target)?, limits, progress, cancel)
 }
 
 pub(super) fn unpack_into(
     reader: impl Read + Send,
-    target: Beneath,
+    target: ConfinedTarget,
     limits: Limits,
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<UnpackSummary> {
     let (sender, receiver) = sync_channel(AHEAD);
     let (give_back, recycled) = sync_channel(AHEAD);
-    let crew = target.crew();
+    let workers = target.workers();
     let (decoded, extracted) = std::thread::scope(|scope| {
         let decoder = scope.spawn(move || decode(reader, &sender, &recycled, limits.uncompressed));
-        let closing = crew.closing();
-        for _ in 0..Crew::threads() {
-            scope.spawn(|| crew.work());
+        let closing = workers.closing();
+        for _ in 0..RestoreWorkers::threads() {
+            scope.spawn(|| workers.work());
         }
         let chunks = Chunks::new(receiver, give_back, progress.clone());
-        let unpacker = Unpacker { reader: Reader::new(chunks), target, crew: &crew, cancel, number: 0 };
+        let unpacker = Unpacker { reader: Reader::new(chunks), target, workers: &workers, cancel, number: 0 };
         let extracted = unpacker.run(limits.entries);
         drop(closing);
         (decoder.join(), extracted)
@@ -113,8 +113,8 @@ pub(super) fn unpack_into(
 
 struct Unpacker<'a> {
     reader: Reader<Chunks>,
-    target: Beneath,
-    crew: &'a Crew,
+    target: ConfinedTarget,
+    workers: &'a RestoreWorkers,
     cancel: &'a CancellationToken,
     /// Of the entry at hand, from one.
     number: u64,
@@ -123,12 +123,12 @@ struct Unpacker<'a> {
 impl Unpacker<'_> {
     /// Of all that went wrong, what comes first in the archive is why.
     fn run(mut self, max_entries: u64) -> Result<u64> {
-        let (crew, outcome) = (self.crew, self.entries(max_entries));
+        let (workers, outcome) = (self.workers, self.entries(max_entries));
         let outcome = outcome.and_then(|()| {
-            self.crew.settle()?;
+            self.workers.settle()?;
             Ok(self.number)
         });
-        match (outcome, crew.failure()) {
+        match (outcome, workers.failure()) {
             (Ok(entries), None) => {
                 let root = self.target.finish()?;
                 syncfs(&root).map_err(|e| ArchiveError::local("cannot write the home to disk", e))?;
@@ -184,7 +184,7 @@ impl Unpacker<'_> {
         };
         let dir = self.target.enter(parents)?;
         let job = Job { number: self.number, path: raw, name: name.clone(), attrs, what };
-        Ok(self.crew.submit(&dir, job)?)
+        Ok(self.workers.submit(&dir, job)?)
     }
 
     /// Written as it comes.
@@ -208,7 +208,7 @@ impl Unpacker<'_> {
                 file.write_all(piece).map_err(|e| ArchiveError::local("cannot write the home", e))
             })
         })?;
-        let chown = self.crew.gives_away(&dir, attrs);
+        let chown = self.workers.gives_away(&dir, attrs);
         attrs.apply(file.as_fd(), chown).map_err(|e| ArchiveError::dressing(raw, e))
     }
 
@@ -220,7 +220,7 @@ impl Unpacker<'_> {
     }
 }
 
-/// The reader stopped because the crew had failed: see [`super::crew::Failed`].
+/// The reader stopped because the crew had failed: see [`super::restore_workers::Failed`].
 fn handed_back(error: &ArchiveError) -> bool {
     matches!(error, ArchiveError::Cancelled)
 }

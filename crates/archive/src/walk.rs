@@ -29,7 +29,7 @@ const MAX_OPEN: usize = 64;
 
 /// One step of the walk. Paths are relative to the home, without a leading or
 /// trailing slash; the home itself is empty.
-pub(super) enum Step {
+pub(super) enum WalkStep {
     /// A directory, open. What it holds follows.
     Enter { path: Vec<u8>, dir: Arc<OwnedFd>, stat: Stat },
     /// Anything else: its directory, its name in there, and what it seems to be.
@@ -69,7 +69,7 @@ struct Frame {
 pub(super) fn walk(
     root: &Path,
     cancel: &CancellationToken,
-    visit: &mut dyn FnMut(Step) -> Result<()>,
+    visit: &mut dyn FnMut(WalkStep) -> Result<()>,
 ) -> Result<()> {
     let open = rustix::fs::open(root, OPEN_DIR, Mode::empty());
     let dir = open.map_err(|e| ArchiveError::local("cannot open the home directory", e))?;
@@ -109,17 +109,17 @@ pub(super) fn walk(
                 stack[far].dir = None;
             }
         } else {
-            visit(Step::Item { path: path.clone(), dir: dir.clone(), name, kind })?;
+            visit(WalkStep::Item { path: path.clone(), dir: dir.clone(), name, kind })?;
         }
     }
     Ok(())
 }
 
-fn enter(dir: OwnedFd, path: &[u8], visit: &mut dyn FnMut(Step) -> Result<()>) -> Result<Frame> {
+fn enter(dir: OwnedFd, path: &[u8], visit: &mut dyn FnMut(WalkStep) -> Result<()>) -> Result<Frame> {
     let reading = |e| ArchiveError::reading(path, e);
     let dir = Arc::new(dir);
     let stat = fstat(&dir).map_err(reading)?;
-    visit(Step::Enter { path: path.to_vec(), dir: dir.clone(), stat })?;
+    visit(WalkStep::Enter { path: path.to_vec(), dir: dir.clone(), stat })?;
     let mut names = Vec::new();
     for entry in Dir::read_from(&dir).map_err(reading)? {
         let entry = entry.map_err(reading)?;
@@ -133,7 +133,7 @@ fn enter(dir: OwnedFd, path: &[u8], visit: &mut dyn FnMut(Step) -> Result<()>) -
 }
 
 /// Ends the innermost directory; the one around it is open again after that.
-fn leave(stack: &mut Vec<Frame>, path: &[u8], visit: &mut dyn FnMut(Step) -> Result<()>) -> Result<()> {
+fn leave(stack: &mut Vec<Frame>, path: &[u8], visit: &mut dyn FnMut(WalkStep) -> Result<()>) -> Result<()> {
     let Some(Frame { dir: Some(dir), stat, .. }) = stack.pop() else {
         return Err(ArchiveError::changed(path, "directory handle lost"));
     };
@@ -146,7 +146,7 @@ fn leave(stack: &mut Vec<Frame>, path: &[u8], visit: &mut dyn FnMut(Step) -> Res
         }
         parent.dir = Some(Arc::new(up));
     }
-    visit(Step::Leave(Left { path: path.to_vec(), dir, stat }))
+    visit(WalkStep::Leave(Left { path: path.to_vec(), dir, stat }))
 }
 
 /// Same thing, same content as far as the kernel can tell.

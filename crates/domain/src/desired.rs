@@ -25,15 +25,15 @@ pub enum Refusal {
     NeedsRecovery,
 }
 
-/// Whether `wish` may become the workspace's desired state now.
-pub fn ask(workspace: &Workspace, wish: Desired) -> Answer {
+/// Whether `desired` may become the workspace's desired state now.
+pub fn ask(workspace: &Workspace, desired: Desired) -> Answer {
     if workspace.deleted_at.is_some() {
         return Answer::Refuse(Refusal::Gone);
     }
-    if workspace.status.failed() && wish != Desired::Deleted {
+    if workspace.status.failed() && desired != Desired::Deleted {
         return Answer::Refuse(Refusal::NeedsRecovery);
     }
-    if workspace.desired == wish {
+    if workspace.desired == desired {
         return Answer::Already;
     }
     match workspace.status.operation {

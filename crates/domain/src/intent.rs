@@ -90,17 +90,17 @@ pub fn edited(before: &Workspace, edit: Edit, now: Timestamp) -> Option<Workspac
     Some(after)
 }
 
-/// The row once `wish` has been granted, or was wanted already, and the edit is made. Wanting what already
+/// The row once `desired` has been granted, or was wanted already, and the edit is made. Wanting what already
 /// runs is activity, and that alone is no revision.
-pub fn granted(before: &Workspace, edit: Edit, wish: Desired, now: Timestamp) -> Workspace {
+pub fn granted(before: &Workspace, edit: Edit, desired: Desired, now: Timestamp) -> Workspace {
     let mut after = edited(before, edit, now).unwrap_or_else(|| before.clone());
-    if wish == Desired::Running {
+    if desired == Desired::Running {
         after.last_access_at = after.last_access_at.max(now);
     }
-    if before.desired != wish {
-        after.desired = wish;
+    if before.desired != desired {
+        after.desired = desired;
         after.desired_changed_at = now;
-        after.deleted_at = (wish == Desired::Deleted).then_some(now);
+        after.deleted_at = (desired == Desired::Deleted).then_some(now);
         after.updated_at = now;
         after.revision = before.revision + 1;
     }
@@ -120,8 +120,8 @@ pub fn granted_entry(workspace: &Workspace, actor: Actor, reason: &Reason) -> Tr
 }
 
 /// A line of history about a recovery that was granted.
-pub fn recovered_entry(before: &Status, next: &Status, wish: Recovery, actor: Actor) -> Transition {
-    let reason = match wish {
+pub fn recovered_entry(before: &Status, next: &Status, recovery: Recovery, actor: Actor) -> Transition {
+    let reason = match recovery {
         Recovery { restore_from: Some(key), .. } => Reason::RecoveryFromArchive(key),
         Recovery { restore_from: None, accept_data_loss: true, .. } => Reason::RecoveryAcceptingLoss,
         Recovery { restore_from: None, accept_data_loss: false, .. } => Reason::RecoveryRequested,
@@ -210,17 +210,17 @@ mod tests {
     #[test]
     fn a_granted_wish() {
         let rename = || Edit { name: Some("other".into()), ..Edit::default() };
-        for (had, wish, edit, revision, accessed) in [
+        for (had, desired, edit, revision, accessed) in [
             (Desired::Standby, Desired::Standby, Edit::default(), 1, 1),
             (Desired::Running, Desired::Running, Edit::default(), 1, 2),
             (Desired::Running, Desired::Running, rename(), 2, 2),
             (Desired::Standby, Desired::Running, Edit::default(), 2, 2),
             (Desired::Standby, Desired::Archived, rename(), 2, 1),
         ] {
-            let after = granted(&workspace(had), edit, wish, at(2));
-            assert_eq!((after.desired, after.revision), (wish, revision), "{had} {wish}");
-            assert_eq!(after.last_access_at, at(accessed), "{had} {wish}");
-            assert_eq!(after.desired_changed_at, at(if had == wish { 1 } else { 2 }), "{had} {wish}");
+            let after = granted(&workspace(had), edit, desired, at(2));
+            assert_eq!((after.desired, after.revision), (desired, revision), "{had} {desired}");
+            assert_eq!(after.last_access_at, at(accessed), "{had} {desired}");
+            assert_eq!(after.desired_changed_at, at(if had == desired { 1 } else { 2 }), "{had} {desired}");
         }
         let gone = granted(&workspace(Desired::Running), Edit::default(), Desired::Deleted, at(2));
         assert_eq!(gone.deleted_at, Some(at(2)));

@@ -34,22 +34,22 @@ pub enum RecoveryRefusal {
 ///
 /// # Errors
 /// Says why not; nothing changes then.
-pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusal> {
+pub fn recover(status: &Status, recovery: Recovery) -> Result<Status, RecoveryRefusal> {
     if status.phase != Phase::Error || status.operation != Operation::None {
         return Err(RecoveryRefusal::NotInError);
     }
     let was_lost = home_is_lost(status);
-    let lost = was_lost && !wish.home_found;
+    let lost = was_lost && !recovery.home_found;
     let mut next = status.clone();
     next.forget_failure();
     next.home.deaths.clear();
     // Whatever still runs was part of the trouble, or is older than the home that comes back.
     next.home.evict_instance = true;
 
-    if let Some(key) = wish.restore_from {
+    if let Some(key) = recovery.restore_from {
         let on_its_volume = status.home.truth == Truth::Volume && !lost;
         let home_is_there = on_its_volume || (lost && status.home.packed_from.is_some());
-        if home_is_there && !wish.accept_data_loss {
+        if home_is_there && !recovery.accept_data_loss {
             return Err(RecoveryRefusal::WouldDropHome);
         }
         next.archive_key = Some(key);
@@ -61,7 +61,7 @@ pub fn recover(status: &Status, wish: Recovery) -> Result<Status, RecoveryRefusa
         // Unknown again: the key may be another one than was last looked at.
         next.conditions.archive_ready = None;
         next.conditions.volume_ready = None;
-    } else if wish.accept_data_loss && (lost || home_is_unreadable(status)) {
+    } else if recovery.accept_data_loss && (lost || home_is_unreadable(status)) {
         next.archive_key = None;
         next.home = HomeCtx {
             truth: Truth::None,

@@ -43,28 +43,28 @@ pub(crate) async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgr
 }
 
 /// A terminal this page looks at, and what it has been shown.
-struct View {
+struct TerminalView {
     terminal: Arc<Terminal>,
     shown: Option<(u64, Arc<Snapshot>)>,
     exit_shown: bool,
 }
 
-struct Page {
+struct Client {
     shared: Shared,
     notify: Arc<Notify>,
     inbox: Arc<Inbox>,
-    views: Mutex<BTreeMap<u32, View>>,
+    views: Mutex<BTreeMap<u32, TerminalView>>,
 }
 
-impl Page {
-    fn views(&self) -> MutexGuard<'_, BTreeMap<u32, View>> {
+impl Client {
+    fn views(&self) -> MutexGuard<'_, BTreeMap<u32, TerminalView>> {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 async fn serve(socket: WebSocket, shared: Shared) {
     let notify = Arc::new(Notify::new());
-    let page = Arc::new(Page {
+    let page = Arc::new(Client {
         inbox: Inbox::new(notify.clone()),
         notify: notify.clone(),
         views: Mutex::default(),
@@ -91,7 +91,7 @@ async fn serve(socket: WebSocket, shared: Shared) {
     }
 }
 
-async fn read(mut stream: SplitStream<WebSocket>, answers: &mpsc::Sender<String>, page: &Arc<Page>) {
+async fn read(mut stream: SplitStream<WebSocket>, answers: &mpsc::Sender<String>, page: &Arc<Client>) {
     while let Some(Ok(message)) = stream.next().await {
         let text = match message {
             Message::Text(text) => text,
@@ -110,7 +110,7 @@ async fn read(mut stream: SplitStream<WebSocket>, answers: &mpsc::Sender<String>
     }
 }
 
-async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
+async fn act(request: FromPage, page: &Arc<Client>) -> Option<String> {
     let terminals = &page.shared.terminals;
     let find =
         |id| terminals.get(id).ok_or_else(|| protocol::error(Some(id), "this terminal is no longer there"));
@@ -178,13 +178,18 @@ async fn act(request: FromPage, page: &Arc<Page>) -> Option<String> {
     }
 }
 
-fn attach(page: &Page, terminal: &Arc<Terminal>) {
+fn attach(page: &Client, terminal: &Arc<Terminal>) {
     terminal.subscribe(&page.notify);
-    page.views().insert(terminal.id, View { terminal: terminal.clone(), shown: None, exit_shown: false });
+    page.views()
+        .insert(terminal.id, TerminalView { terminal: terminal.clone(), shown: None, exit_shown: false });
     page.notify.notify_one();
 }
 
-async fn write(mut sink: SplitSink<WebSocket, Message>, mut queue: mpsc::Receiver<String>, page: Arc<Page>) {
+async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut queue: mpsc::Receiver<String>,
+    page: Arc<Client>,
+) {
     let mut listed = 0;
     let mut file_news_at = Instant::now();
     loop {
@@ -217,7 +222,7 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, mut queue: mpsc::Receive
 /// Sends everything that differs from what the page was last shown.
 async fn flush(
     sink: &mut SplitSink<WebSocket, Message>,
-    page: &Page,
+    page: &Client,
     listed: &mut u64,
     file_news_at: &mut Instant,
 ) -> Result<(), axum::Error> {
@@ -251,7 +256,7 @@ async fn flush(
     Ok(())
 }
 
-fn frame(view: &mut View) -> Option<String> {
+fn frame(view: &mut TerminalView) -> Option<String> {
     let terminal = &view.terminal;
     let seen = view.shown.as_ref().map(|(version, _)| *version);
     if seen == Some(terminal.version()) {

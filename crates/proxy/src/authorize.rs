@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     credential::TOKEN_PREFIX,
     error::ProxyError,
-    gate::{Caller, Credential, Gate, View},
+    gate::{Caller, Credential, Gate, WorkspaceView},
     policy::cookies,
 };
 
@@ -33,7 +33,7 @@ const CAPACITY: usize = 16 * 1024;
 type Key = [u8; 32];
 
 #[derive(Clone, Copy)]
-struct Known {
+struct CachedCaller {
     /// `None`: this credential is not ours.
     caller: Option<Caller>,
     until: Instant,
@@ -42,7 +42,7 @@ struct Known {
 /// Remembers who a credential belongs to.
 pub struct Callers {
     gate: Arc<dyn Gate>,
-    known: RwLock<HashMap<Key, Known>>,
+    known: RwLock<HashMap<Key, CachedCaller>>,
     /// Grows whenever something is forgotten: an answer asked for before that is not remembered.
     forgotten: AtomicU64,
 }
@@ -191,7 +191,7 @@ impl Callers {
         }
     }
 
-    fn known(&self, key: &Key) -> Option<Known> {
+    fn known(&self, key: &Key) -> Option<CachedCaller> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(key).filter(|known| Instant::now() < known.until).copied()
     }
@@ -211,7 +211,7 @@ impl Callers {
             }
             let fresh = Instant::now() + FRESH_FOR;
             let until = caller.and_then(|caller| caller.until).map_or(fresh, |until| until.min(fresh));
-            known.insert(key, Known { caller, until });
+            known.insert(key, CachedCaller { caller, until });
         }
         Ok(caller)
     }
@@ -273,7 +273,7 @@ pub(super) fn bearer_in(value: &[u8]) -> Option<&[u8]> {
 ///
 /// # Errors
 /// Somebody else's, or deleted.
-pub fn owner_only(view: &View, caller: Caller) -> Result<(), ProxyError> {
+pub fn owner_only(view: &WorkspaceView, caller: Caller) -> Result<(), ProxyError> {
     if view.owner != caller.user {
         return Err(ProxyError::NotYours);
     }

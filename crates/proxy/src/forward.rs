@@ -12,7 +12,7 @@ use crate::{
     error::{ProxyError, Retry, Side},
     http1::body::{FromWorkspace, ProxyBody, ToWorkspace},
     http1::{encode::Framing, pool::Lease},
-    policy::{self, Sent, location::Place},
+    policy::{self, Sent, location::Mount},
     routes::Entry,
 };
 
@@ -148,7 +148,7 @@ async fn connect(proxy: &Proxy, entry: &Entry, hint: Upstream) -> Result<(Upstre
 pub(super) fn respond(
     cell: Option<Arc<Cell>>,
     answer: Answer,
-    place: &Place<'_>,
+    place: &Mount<'_>,
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let (mut parts, ()) = answer.response.into_parts();
     if parts.status.is_informational() {

@@ -49,7 +49,7 @@ impl Default for ProxyIde {
 
 /// What the proxy needs to know of a workspace.
 #[derive(Debug, Clone, PartialEq)]
-pub struct View {
+pub struct WorkspaceView {
     pub id: WorkspaceId,
     pub owner: UserId,
     pub name: String,
@@ -68,7 +68,7 @@ pub struct View {
     pub held_until: Option<Timestamp>,
 }
 
-impl View {
+impl WorkspaceView {
     pub fn new(workspace: &Workspace, ide: ProxyIde) -> Self {
         let status = &workspace.status;
         Self {
@@ -137,7 +137,7 @@ pub trait Gate: Send + Sync + 'static {
     /// `None`: not ours, or not valid any more.
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError>;
     /// `None`: never existed.
-    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError>;
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError>;
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
     /// `None`: there is no such workspace.

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, V
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    activity::{Activity, Cell, Kind},
+    activity::{Activity, ActivityKind, Cell},
     idle::{Rules, Watch},
     request_id::{REQUEST_ID, request_id},
 };
@@ -39,7 +39,7 @@ mod metrics;
 mod own;
 mod pages;
 mod policy;
-pub mod rarely;
+pub mod polled_when_woken;
 pub mod request_id;
 mod route;
 pub mod routes;
@@ -53,17 +53,17 @@ pub use http1::body::ProxyBody;
 
 use authorize::{Callers, Identified};
 use error::{ProxyError, Side};
-use gate::{Gate, View};
+use gate::{Gate, WorkspaceView};
 use metrics::{Metrics, Outcome};
 use pages::{
     answers::{asleep, json, redirect, render, sign_in_address},
-    text::Look,
+    text::Appearance,
 };
-use policy::{Cookies, Forwarded, Named, RequestHead, RequestPolicy, cookies, location::Place};
+use policy::{Cookies, Forwarded, Named, RequestHead, RequestPolicy, cookies, location::Mount};
 use routes::{Entry, Routes};
 use wake::{
     NotReady,
-    resolve::{self, Step, Visit},
+    resolve::{self, Answer, Visit},
 };
 
 const POOL_SWEEP: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ pub struct Proxy {
 struct Context {
     id: WorkspaceId,
     visit: Visit,
-    look: Look,
+    look: Appearance,
     host: Option<HeaderValue>,
     peer: Peer,
     trusted: bool,
@@ -114,9 +114,9 @@ struct Context {
 }
 
 impl Context {
-    fn place<'a>(&'a self, entry: &'a Entry, upstream: &Upstream, strip_prefix: bool) -> Place<'a> {
+    fn place<'a>(&'a self, entry: &'a Entry, upstream: &Upstream, strip_prefix: bool) -> Mount<'a> {
         let host = self.host.as_ref().and_then(|host| host.to_str().ok());
-        Place { base_path: &entry.base.path, upstream: upstream.address(), host, strip_prefix }
+        Mount { base_path: &entry.base.path, upstream: upstream.address(), host, strip_prefix }
     }
 
     /// The cookies of an HTTP/2 client that sent them apart, as the one line that HTTP/1.1 allows.
@@ -196,7 +196,7 @@ impl Proxy {
             route::Target::Nothing => {
                 self.metrics.request(Outcome::NotFound);
                 let visit = Visit::of(request.method(), request.headers());
-                return render(&ProxyError::NotFound, visit, Look::of(request.headers()), None);
+                return render(&ProxyError::NotFound, visit, Appearance::of(request.headers()), None);
             }
         };
         let context = self.context(id, &request, peer);
@@ -232,7 +232,7 @@ impl Proxy {
             id,
             visit,
             // Only people get pages.
-            look: if visit == Visit::Navigation { Look::of(headers) } else { Look::default() },
+            look: if visit == Visit::Navigation { Appearance::of(headers) } else { Appearance::default() },
             host,
             trusted: client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies),
             peer,
@@ -268,11 +268,13 @@ impl Proxy {
         }
 
         let view = match resolve::decide(&view, context.visit) {
-            Step::Forward => view,
-            Step::Wake | Step::Wait(_) => Box::pin(wake::hold(self, &entry, identified.caller.user)).await?,
-            Step::Close(closed) => return Err(NotReady::Closed(closed, view)),
-            Step::Asleep => return Err(NotReady::Asleep),
-            Step::Gone => return Err(ProxyError::NotFound.into()),
+            Answer::Forward => view,
+            Answer::Wake | Answer::Wait(_) => {
+                Box::pin(wake::hold(self, &entry, identified.caller.user)).await?
+            }
+            Answer::Close(closed) => return Err(NotReady::Closed(closed, view)),
+            Answer::Asleep => return Err(NotReady::Asleep),
+            Answer::Gone => return Err(ProxyError::NotFound.into()),
         };
         Ok(self.forward(context, &entry, &view, request, identified, upgrade).await?)
     }
@@ -281,7 +283,7 @@ impl Proxy {
         self: &Arc<Self>,
         context: &Context,
         entry: &Arc<Entry>,
-        view: &View,
+        view: &WorkspaceView,
         request: &mut Request<ProxyBody>,
         identified: Identified,
         upgrade: Option<HeaderValue>,
@@ -291,7 +293,7 @@ impl Proxy {
         let (path, query) = (route::below(request.uri()), request.uri().query());
         let cell = self.is_work(request.method(), path, query).then(|| entry.cell.clone());
         if let Some(cell) = cell.as_ref().filter(|_| upgrade.is_none()) {
-            cell.record(Kind::Http);
+            cell.record(ActivityKind::Http);
         }
         let pass = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
         let client = pass.map(|pass| self.client(request.uri(), pass));
@@ -355,7 +357,7 @@ impl Proxy {
         cell: Option<Arc<Cell>>,
         answer: forward::Answer,
         client: Option<websocket::Client>,
-        place: &Place<'_>,
+        place: &Mount<'_>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         match client {
             Some(client) if websocket::agreed(&answer) => {

@@ -23,7 +23,7 @@ use crate::{
     activity::{Activity, Cell},
     authorize::Callers,
     error::ProxyError,
-    gate::{Gate, View, Woken},
+    gate::{Gate, Woken, WorkspaceView},
     route::Base,
 };
 
@@ -55,7 +55,7 @@ pub struct Entry {
 #[derive(Clone, Default)]
 pub struct Latest {
     /// `None` until read, or when there is no such workspace.
-    pub view: Option<Arc<View>>,
+    pub view: Option<Arc<WorkspaceView>>,
     /// Grows when the owner's access changed: a session ended, an account was disabled.
     pub access: u64,
     /// Grows when whoever waits should look at themselves.
@@ -92,7 +92,7 @@ impl Entry {
         self.latest.subscribe()
     }
 
-    fn fresh(&self) -> Option<Arc<View>> {
+    fn fresh(&self) -> Option<Arc<WorkspaceView>> {
         let until = self.freshness().until?;
         if Instant::now() < until { self.latest.borrow().view.clone() } else { None }
     }
@@ -126,7 +126,7 @@ impl Entry {
 /// All that is known of a workspace, and how to tell that it still holds without taking a lock.
 pub(super) struct Fresh {
     pub entry: Arc<Entry>,
-    pub view: Arc<View>,
+    pub view: Arc<WorkspaceView>,
     pub upstream: Upstream,
     until: Instant,
     news: u64,
@@ -160,7 +160,7 @@ impl Routes {
     ///
     /// # Errors
     /// There is no such workspace, or the store does not answer.
-    pub async fn find(&self, id: WorkspaceId) -> Result<(Arc<Entry>, Arc<View>), ProxyError> {
+    pub async fn find(&self, id: WorkspaceId) -> Result<(Arc<Entry>, Arc<WorkspaceView>), ProxyError> {
         let entry = match self.get(id) {
             Some(entry) => entry,
             None => {
@@ -202,7 +202,7 @@ impl Routes {
     ///
     /// # Errors
     /// The workspace does not exist (any more), or the store does not answer.
-    pub async fn view(&self, entry: &Entry) -> Result<Arc<View>, ProxyError> {
+    pub async fn view(&self, entry: &Entry) -> Result<Arc<WorkspaceView>, ProxyError> {
         if let Some(view) = entry.fresh() {
             return Ok(view);
         }
@@ -217,16 +217,16 @@ impl Routes {
     ///
     /// # Errors
     /// As [`Routes::view`].
-    pub async fn view_now(&self, entry: &Entry) -> Result<Arc<View>, ProxyError> {
+    pub async fn view_now(&self, entry: &Entry) -> Result<Arc<WorkspaceView>, ProxyError> {
         entry.invalidate();
         self.view(entry).await
     }
 
-    async fn read(&self, id: WorkspaceId) -> Result<Option<View>, ProxyError> {
+    async fn read(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, ProxyError> {
         self.gate.workspace(id).await.map_err(|error| ProxyError::Store(error.to_string()))
     }
 
-    async fn refresh(&self, entry: &Entry) -> Result<Arc<View>, ProxyError> {
+    async fn refresh(&self, entry: &Entry) -> Result<Arc<WorkspaceView>, ProxyError> {
         let news = entry.news.load(Ordering::Acquire);
         let view = self.read(entry.id).await?.map(Arc::new);
         if let Some(view) = &view {
@@ -268,7 +268,7 @@ impl Routes {
     }
 
     /// Only owners have open connections, so theirs are the entries to tell.
-    fn access_changed(&self, concerns: impl Fn(&View) -> bool) {
+    fn access_changed(&self, concerns: impl Fn(&WorkspaceView) -> bool) {
         for entry in self.all() {
             entry.latest.send_if_modified(|latest| {
                 let concerned = latest.view.as_deref().is_none_or(&concerns);

@@ -128,16 +128,16 @@ pub async fn create(app: &App, user: &User, new: NewWorkspace, actor: Actor) -> 
 }
 
 /// What the asked-for state asks of the one who asks.
-pub const fn access_for(wish: Desired) -> Access {
-    match wish {
+pub const fn access_for(desired: Desired) -> Access {
+    match desired {
         Desired::Running => Access::Own,
         Desired::Standby | Desired::Archived | Desired::Deleted => Access::Manage,
     }
 }
 
 /// What the history says of somebody who asked for this target state.
-pub const fn requested(wish: Desired) -> Reason {
-    match wish {
+pub const fn requested(desired: Desired) -> Reason {
+    match desired {
         Desired::Running => Reason::StartRequested,
         Desired::Standby => Reason::StopRequested,
         Desired::Archived => Reason::ArchiveRequested,
@@ -159,14 +159,14 @@ pub fn access_for_recovery(desired: Option<Desired>) -> Access {
 pub async fn ask(
     app: &App,
     id: WorkspaceId,
-    wish: Desired,
+    desired: Desired,
     actor: Actor,
     reason: &Reason,
 ) -> Result<Workspace, Denied> {
-    match edit_and_ask(app, id, Edit::default(), wish, actor, reason).await {
+    match edit_and_ask(app, id, Edit::default(), desired, actor, reason).await {
         // What still runs of one in ERROR takes a place, and whoever needs that place may end it.
-        Err(Denied::NeedsRecovery) if wish == Desired::Standby && still_runs(app, id).await? => {
-            recover(app, id, Recovery::default(), Some(wish), actor).await
+        Err(Denied::NeedsRecovery) if desired == Desired::Standby && still_runs(app, id).await? => {
+            recover(app, id, Recovery::default(), Some(desired), actor).await
         }
         answer => answer,
     }
@@ -192,11 +192,11 @@ pub async fn edit_and_ask(
     app: &App,
     id: WorkspaceId,
     edit: Edit,
-    wish: Desired,
+    desired: Desired,
     actor: Actor,
     reason: &Reason,
 ) -> Result<Workspace, Denied> {
-    let ask = Ask { wish, edit, limits: app.config.limits, actor, reason };
+    let ask = Ask { desired, edit, limits: app.config.limits, actor, reason };
     match app.store().workspace_edit_and_ask(id, ask).await? {
         Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
         Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
@@ -256,12 +256,12 @@ pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Den
 pub async fn recover(
     app: &App,
     id: WorkspaceId,
-    wish: Recovery,
+    recovery: Recovery,
     desired: Option<Desired>,
     actor: Actor,
 ) -> Result<Workspace, Denied> {
     let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
-    if let Some(key) = wish.restore_from {
+    if let Some(key) = recovery.restore_from {
         const FIELD: &str = "restore_from";
         if !belongs_to(key, &workspace) {
             let why = "this archive belongs to another workspace".into();
@@ -271,8 +271,8 @@ pub async fn recover(
     }
     let home =
         if home_is_lost(&workspace.status) { home::look_for(app, &workspace).await } else { Seen::Unknown };
-    let wish = Recovery { home_found: home.is_there(), ..wish };
-    match app.store().workspace_recover(id, wish, desired, app.config.limits, actor).await? {
+    let recovery = Recovery { home_found: home.is_there(), ..recovery };
+    match app.store().workspace_recover(id, recovery, desired, app.config.limits, actor).await? {
         Recovered::Recovered(workspace) => Ok(*workspace),
         Recovered::NotFound => Err(Denied::NotFound),
         Recovered::Refused(RecoveryRefusal::HomeIsLost) if home.is_unknown() => Err(Denied::Unreachable(

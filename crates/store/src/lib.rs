@@ -100,12 +100,12 @@ pub trait Store:
     async fn workspace_ask(
         &self,
         id: WorkspaceId,
-        wish: Desired,
+        desired: Desired,
         limits: Limits,
         actor: Actor,
         reason: &Reason,
     ) -> Result<Asked> {
         let edit = Edit::default();
-        self.workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason }).await
+        self.workspace_edit_and_ask(id, Ask { desired, edit, limits, actor, reason }).await
     }
 }

@@ -17,8 +17,8 @@ use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path as Location;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
-use crate::crew::lock;
 use crate::hash::hex;
+use crate::restore_workers::lock;
 
 /// A part that is in the store.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::io::Read;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::beneath::Beneath;
-use super::super::header::{self, Header, Kind, Mtime, Xattr};
+use super::super::confined_target::ConfinedTarget;
+use super::super::header::{self, EntryKind, Header, Mtime, Xattr};
 use super::super::unpack::unpack_into;
 use super::forge::{Forge, sparse};
 use super::*;
@@ -117,7 +117,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
                     ("GNU.sparse.realsize", b"9223372036854775807"),
                 ],
             )
-            .entry("a", Kind::File { size: 512 })
+            .entry("a", EntryKind::File { size: 512 })
             .raw(b"1\n9223372036854775807\n0\n")
             .end(),
         ),
@@ -137,13 +137,13 @@ fn attempt(tar: &[u8], openat2: bool) -> (Result<UnpackSummary>, Snapshot, Snaps
     };
     let before = outside();
     let stored = zstd::encode_all(tar, 1).unwrap();
-    let mut beneath = Beneath::open(&target).unwrap();
+    let mut confined = ConfinedTarget::open(&target).unwrap();
     if !openat2 {
-        beneath = beneath.without_openat2();
+        confined = confined.without_openat2();
     }
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     let limits = Limits::default();
-    let outcome = unpack_into(&stored[..], beneath, limits, &progress, &cancel);
+    let outcome = unpack_into(&stored[..], confined, limits, &progress, &cancel);
     (outcome, before, outside())
 }
 
@@ -233,7 +233,7 @@ fn a_terabyte_of_holes_and_names_by_case_are_harmless() {
         .file("name", b"2")
         .dir("NAME")
         .pax(b'x', &records)
-        .entry("s", Kind::File { size: 512 })
+        .entry("s", EntryKind::File { size: 512 })
         .raw(b"1\n1099511627776\n0\n")
         .end();
     let target = tempdir();
@@ -293,7 +293,7 @@ fn large_numbers_fit_in_headers() {
     let mtime = Mtime { seconds: -7, nanoseconds: 250_000_000 };
     let header = Header {
         path: b"big",
-        kind: Kind::File { size: 20 << 30 },
+        kind: EntryKind::File { size: 20 << 30 },
         mode: 0o7777,
         uid: u32::MAX - 1,
         gid: 3_000_000,

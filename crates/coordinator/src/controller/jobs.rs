@@ -34,7 +34,7 @@ pub(super) struct Survey {
 }
 
 /// A closer look at one workspace; `None` where its row does not exist.
-pub(super) struct Look {
+pub(super) struct Observation {
     pub(super) workspace: Result<Option<(Workspace, Timestamp)>, StoreError>,
     pub(super) seen: Observed,
     /// The action that ended just before.
@@ -43,7 +43,7 @@ pub(super) struct Look {
 
 pub(super) enum Finished {
     Survey(Result<Survey, StoreError>),
-    Look(Box<Look>),
+    Observation(Box<Observation>),
     Act {
         workspace: WorkspaceId,
         action: Action,
@@ -171,7 +171,8 @@ impl Jobs {
         // Whatever was asked for meanwhile, this one sees it.
         self.again.remove(&id);
         let context = self.context.clone();
-        let look = async move { Finished::Look(Box::new(observe::look_at(&context, id, after).await)) };
+        let look =
+            async move { Finished::Observation(Box::new(observe::look_at(&context, id, after).await)) };
         let (number, handle) = self.spawn(Some(id), look);
         self.of.insert(id, (number, Job { handle, act: None }));
     }

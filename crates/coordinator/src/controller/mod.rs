@@ -35,7 +35,7 @@ use super::{
     Context, Ended,
     health::{Component, caught},
 };
-use jobs::{Finished, Jobs, Look, Survey};
+use jobs::{Finished, Jobs, Observation, Survey};
 use pace::Pace;
 
 /// How many of the quiet workspaces a full survey looks at beside the others.
@@ -124,7 +124,7 @@ impl Controller {
                 self.context.health.well(Component::Survey);
                 self.surveyed(survey?).await
             }
-            Finished::Look(look) => self.looked(*look).await,
+            Finished::Observation(look) => self.looked(*look).await,
             Finished::Act { workspace, action, outcome } => {
                 note_outcome(workspace, &action, &outcome);
                 self.jobs.look(workspace, Some((action, outcome)));
@@ -183,7 +183,7 @@ impl Controller {
         Ok(())
     }
 
-    async fn looked(&mut self, look: Look) -> Result<(), Stop> {
+    async fn looked(&mut self, look: Observation) -> Result<(), Stop> {
         let Some((workspace, now)) = look.workspace? else { return Ok(()) };
         let id = workspace.id;
         let outcome = look.after.as_ref().map(|(action, outcome)| (action, outcome));

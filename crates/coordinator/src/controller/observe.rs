@@ -16,7 +16,7 @@ use codehub_domain::{
 use codehub_runtime::{Listed, volumes::Scope};
 use codehub_store::{Due, StoreError};
 
-use super::jobs::{Look, Survey};
+use super::jobs::{Observation, Survey};
 use crate::Context;
 
 /// Finds what is due and looks at it in bulk. Workspaces that need a closer look (health, archive)
@@ -79,7 +79,11 @@ pub(super) async fn survey(context: &Context, due: Due) -> Result<Survey, StoreE
 }
 
 /// Looks closely at one workspace, after an action or because a survey could not tell.
-pub(super) async fn look_at(context: &Context, id: WorkspaceId, after: Option<(Action, Outcome)>) -> Look {
+pub(super) async fn look_at(
+    context: &Context,
+    id: WorkspaceId,
+    after: Option<(Action, Outcome)>,
+) -> Observation {
     let backends = &context.backends;
     let read = async {
         let Some(workspace) = backends.store.workspace_get(id).await? else { return Ok(None) };
@@ -103,7 +107,7 @@ pub(super) async fn look_at(context: &Context, id: WorkspaceId, after: Option<(A
             seen.archive = head.map_or(Seen::Unknown, |found| found.map(|_| ()).into());
         }
     }
-    Look { workspace, seen, after }
+    Observation { workspace, seen, after }
 }
 
 /// A listing tells that it lives; whether it answers has to be asked.

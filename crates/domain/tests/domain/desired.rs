@@ -12,7 +12,7 @@ fn every_wish_in_every_state() {
     for &phase in Phase::ALL {
         for &operation in Operation::ALL {
             for &desired in Desired::ALL {
-                for &wish in Desired::ALL {
+                for &asked in Desired::ALL {
                     for deleted in [false, true] {
                         for error in [None, Some(ErrorReason::ActionFailed), Some(ErrorReason::Timeout)] {
                             let mut ws = given(phase, desired, operation, Truth::Volume);
@@ -21,17 +21,17 @@ fn every_wish_in_every_state() {
                             let failed = error.is_some_and(ErrorReason::is_terminal);
                             let expected = if deleted {
                                 Answer::Refuse(Refusal::Gone)
-                            } else if failed && wish != Desired::Deleted {
+                            } else if failed && asked != Desired::Deleted {
                                 Answer::Refuse(Refusal::NeedsRecovery)
-                            } else if wish == desired {
+                            } else if asked == desired {
                                 Answer::Already
                             } else if operation != Operation::None {
                                 Answer::Refuse(Refusal::Busy(operation))
                             } else {
                                 Answer::Change
                             };
-                            let row = format!("{phase} {operation} {desired}→{wish} {deleted} {error:?}");
-                            assert_eq!(ask(&ws, wish), expected, "{row}");
+                            let row = format!("{phase} {operation} {desired}→{asked} {deleted} {error:?}");
+                            assert_eq!(ask(&ws, asked), expected, "{row}");
                         }
                     }
                 }

@@ -30,11 +30,11 @@ fn looked(reason: ErrorReason, truth: Truth, found: bool) -> Workspace {
 /// Seen just now by whoever passes the wish on: as good as found, and judged anew by the controller.
 #[test]
 fn a_home_that_was_just_found_is_not_lost() {
-    let found = |wish| Recovery { home_found: true, ..wish };
+    let found = |recovery| Recovery { home_found: true, ..recovery };
     for truth in [Truth::Volume, Truth::Archive] {
         let ws = looked(ErrorReason::DataLost, truth, false);
-        for wish in [PLAIN, ACCEPT] {
-            let next = recover(&ws.status, found(wish)).unwrap();
+        for recovery in [PLAIN, ACCEPT] {
+            let next = recover(&ws.status, found(recovery)).unwrap();
             assert_eq!(
                 (next.home.truth, next.archive_key),
                 (truth, ws.status.archive_key),
@@ -68,7 +68,7 @@ fn what_each_wish_makes_of_each_error() {
     use ErrorReason::{ArchiveCorrupted, DataLost, RetryExceeded, Timeout};
     use RecoveryRefusal::{HomeIsLost, WouldDropHome};
     use Truth::{Archive, None as Nowhere, Volume};
-    for (reason, truth, found, wish, expected) in [
+    for (reason, truth, found, recovery, expected) in [
         // lost: two ways out, and {} is neither
         (DataLost, Volume, false, PLAIN, Err(HomeIsLost)),
         (DataLost, Archive, false, PLAIN, Err(HomeIsLost)),
@@ -102,14 +102,14 @@ fn what_each_wish_makes_of_each_error() {
         (RetryExceeded, Nowhere, true, ACCEPT, Ok(Nowhere)),
     ] {
         let ws = looked(reason, truth, found);
-        let got = recover(&ws.status, wish);
-        let row = format!("{reason} {truth} found {found} {wish:?}");
+        let got = recover(&ws.status, recovery);
+        let row = format!("{reason} {truth} found {found} {recovery:?}");
         assert_eq!(got.as_ref().map(|status| status.home.truth).map_err(Clone::clone), expected, "{row}");
         let Ok(status) = got else { continue };
         assert_eq!((status.error, status.error_count, status.next_retry_at), (None, 0, None), "{row}");
         assert_eq!(status.home.generation, CURRENT, "{row}: no generation comes back");
         assert!(status.home.evict_instance && status.home.deaths.is_empty(), "{row}");
-        let key = match (status.home.truth, wish.restore_from) {
+        let key = match (status.home.truth, recovery.restore_from) {
             (Truth::None, _) => None,
             (_, Some(key)) => Some(key),
             (_, None) => ws.status.archive_key,
@@ -118,8 +118,8 @@ fn what_each_wish_makes_of_each_error() {
     }
 }
 
-fn recovered(ws: &Workspace, wish: Recovery) -> Workspace {
-    Workspace { status: recover(&ws.status, wish).unwrap(), ..ws.clone() }
+fn recovered(ws: &Workspace, recovery: Recovery) -> Workspace {
+    Workspace { status: recover(&ws.status, recovery).unwrap(), ..ws.clone() }
 }
 
 #[test]

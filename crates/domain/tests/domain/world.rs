@@ -175,11 +175,11 @@ impl World {
         }
     }
 
-    fn wish(&mut self, wish: Desired) {
-        if ask(&self.ws, wish) == Answer::Change {
-            self.trace.push(format!("      wish {wish}"));
-            self.ws.desired = wish;
-            self.ws.deleted_at = (wish == Desired::Deleted).then(|| self.now());
+    fn desired(&mut self, desired: Desired) {
+        if ask(&self.ws, desired) == Answer::Change {
+            self.trace.push(format!("      wish {desired}"));
+            self.ws.desired = desired;
+            self.ws.deleted_at = (desired == Desired::Deleted).then(|| self.now());
         }
     }
 
@@ -334,7 +334,7 @@ impl World {
         match dice.roll(24) {
             0..=5 => {
                 let wishes = [Desired::Running, Desired::Standby, Desired::Archived];
-                self.wish(wishes[usize::try_from(dice.roll(3)).unwrap()]);
+                self.desired(wishes[usize::try_from(dice.roll(3)).unwrap()]);
             }
             6 => {
                 if let Some(instance) = &mut self.instance {
@@ -364,10 +364,10 @@ fn every_wish_is_fulfilled_from_everywhere() {
             for third in [Desired::Running, Desired::Standby, Desired::Archived, Desired::Deleted] {
                 let mut world = World::new(first);
                 let mut steps = world.settle(0);
-                for wish in [second, third] {
+                for desired in [second, third] {
                     world.work();
                     world.settle(0);
-                    world.wish(wish);
+                    world.desired(desired);
                     steps = steps.max(world.settle(0));
                 }
                 assert!(steps <= 12, "{first} {second} {third} took {steps} steps");
@@ -382,16 +382,18 @@ fn every_wish_is_fulfilled_from_everywhere() {
 #[test]
 fn at_rest_only_what_the_phase_says_exists() {
     let mut world = World::new(Desired::Running);
-    for wish in [Desired::Running, Desired::Archived, Desired::Running, Desired::Standby, Desired::Archived] {
-        world.wish(wish);
+    for desired in
+        [Desired::Running, Desired::Archived, Desired::Running, Desired::Standby, Desired::Archived]
+    {
+        world.desired(desired);
         world.settle(0);
         world.work();
-        let expected = match wish {
+        let expected = match desired {
             Desired::Running => (true, 1),
             Desired::Standby => (false, 1),
             Desired::Archived | Desired::Deleted => (false, 0),
         };
-        assert_eq!((world.instance.is_some(), world.volumes.len()), expected, "{wish}");
+        assert_eq!((world.instance.is_some(), world.volumes.len()), expected, "{desired}");
     }
 }
 
@@ -420,7 +422,7 @@ fn whatever_goes_wrong_the_home_survives_and_the_wish_comes_true() {
             while ask(&world.ws, Desired::Deleted) != Answer::Change {
                 world.settle(seed);
             }
-            world.wish(Desired::Deleted);
+            world.desired(Desired::Deleted);
         }
         world.settle(seed);
         worked += world.work;

@@ -48,7 +48,7 @@ pub trait Sink: Send + Sync + 'static {
 
 /// What somebody did. Kept apart so that the API can say why a workspace is awake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ActivityKind {
     /// An HTTP request, or bytes of its body.
     Http,
     /// A WebSocket was opened (or, where connections count, closed).
@@ -63,7 +63,7 @@ pub enum Kind {
     FromWorkspace,
 }
 
-impl Kind {
+impl ActivityKind {
     pub const ALL: [Self; 6] =
         [Self::Http, Self::Socket, Self::Typing, Self::TerminalOutput, Self::FromClient, Self::FromWorkspace];
 
@@ -89,7 +89,7 @@ impl Kind {
 #[derive(Debug)]
 pub struct Cell {
     epoch: Instant,
-    last: [AtomicU64; Kind::ALL.len()],
+    last: [AtomicU64; ActivityKind::ALL.len()],
     flushed: AtomicU64,
     sockets: AtomicU32,
     /// Open connections count, messages do not: the workspace's mode, or the deployment's.
@@ -118,7 +118,7 @@ impl Cell {
 
     /// Notes that this happened now: at most one atomic store. Not one in the same millisecond, so that threads
     /// which are busy in one workspace do not take the memory from each other all the time.
-    pub fn record(&self, kind: Kind) {
+    pub fn record(&self, kind: ActivityKind) {
         let (last, now) = (&self.last[kind.slot()], millis(self.epoch));
         if last.load(Relaxed) != now {
             last.store(now, Relaxed);
@@ -126,7 +126,7 @@ impl Cell {
     }
 
     /// When this kind last happened, as an age.
-    pub fn age(&self, kind: Kind) -> Option<Duration> {
+    pub fn age(&self, kind: ActivityKind) -> Option<Duration> {
         let at = self.last[kind.slot()].load(Relaxed);
         (at != 0).then(|| Duration::from_millis(millis(self.epoch).saturating_sub(at)))
     }
@@ -148,7 +148,7 @@ pub struct OpenSocket {
 
 impl OpenSocket {
     /// A data message passed. Where open connections count, messages add nothing.
-    pub fn message(&self, kind: Kind) {
+    pub fn message(&self, kind: ActivityKind) {
         if !self.cell.by_connections() {
             self.cell.record(kind);
         }
@@ -160,7 +160,7 @@ impl Drop for OpenSocket {
         self.cell.sockets.fetch_sub(1, Relaxed);
         if self.cell.by_connections() {
             // The TTL starts when the last connection closes, not at the last flush before.
-            self.cell.record(Kind::Socket);
+            self.cell.record(ActivityKind::Socket);
         }
     }
 }
@@ -204,7 +204,7 @@ impl Activity {
     }
 
     /// Notes an activity by id, for callers that hold no cell.
-    pub fn record(&self, id: WorkspaceId, kind: Kind) {
+    pub fn record(&self, id: WorkspaceId, kind: ActivityKind) {
         self.cell(id).record(kind);
     }
 
@@ -213,7 +213,7 @@ impl Activity {
     pub fn open_socket(&self, cell: &Arc<Cell>, reconnection: bool) -> OpenSocket {
         cell.sockets.fetch_add(1, Relaxed);
         if !reconnection {
-            cell.record(Kind::Socket);
+            cell.record(ActivityKind::Socket);
         }
         OpenSocket { cell: cell.clone() }
     }

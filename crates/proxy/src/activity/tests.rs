@@ -14,13 +14,13 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 /// A leader that remembers what it was told; or a bus or a database that is away.
-struct Told {
+struct Recorded {
     seen: Mutex<HashMap<WorkspaceId, Timestamp>>,
     now: Mutex<Option<Timestamp>>,
     bus_is_down: bool,
 }
 
-impl Told {
+impl Recorded {
     fn new() -> Self {
         Self { seen: Mutex::default(), now: Mutex::new(None), bus_is_down: false }
     }
@@ -31,7 +31,7 @@ impl Told {
 }
 
 #[async_trait]
-impl Sink for Told {
+impl Sink for Recorded {
     async fn now(&self) -> anyhow::Result<Timestamp> {
         self.now.lock().unwrap().context("no database")
     }
@@ -48,7 +48,7 @@ impl Sink for Told {
     }
 }
 
-async fn flush(activity: &Activity, now: Timestamp, told: &Told) -> usize {
+async fn flush(activity: &Activity, now: Timestamp, told: &Recorded) -> usize {
     *told.now.lock().unwrap() = Some(now);
     activity.flush(told).await.unwrap()
 }
@@ -56,10 +56,10 @@ async fn flush(activity: &Activity, now: Timestamp, told: &Told) -> usize {
 #[tokio::test]
 async fn ages_become_times_by_the_databases_clock() {
     let activity = Activity::default();
-    let told = Told::new();
-    activity.record(id(1), Kind::Http);
+    let told = Recorded::new();
+    activity.record(id(1), ActivityKind::Http);
     let_time_pass(Duration::from_millis(200)).await;
-    activity.record(id(2), Kind::FromWorkspace);
+    activity.record(id(2), ActivityKind::FromWorkspace);
     // A database that lives in another year than this machine.
     assert_eq!(flush(&activity, at(1_000), &told).await, 2);
     let seen = told.seen();
@@ -71,14 +71,14 @@ async fn ages_become_times_by_the_databases_clock() {
 #[tokio::test]
 async fn only_what_is_new_is_told() {
     let activity = Activity::default();
-    let told = Told::new();
+    let told = Recorded::new();
     let cell = activity.cell(id(1));
     assert_eq!(flush(&activity, at(10), &told).await, 0);
-    cell.record(Kind::Http);
+    cell.record(ActivityKind::Http);
     assert_eq!(flush(&activity, at(10), &told).await, 1);
     assert_eq!(flush(&activity, at(20), &told).await, 0);
     let_time_pass(Duration::from_millis(5)).await;
-    cell.record(Kind::FromClient);
+    cell.record(ActivityKind::FromClient);
     assert_eq!(flush(&activity, at(30), &told).await, 1);
     assert!(told.seen()[&id(1)] > at(29));
 }
@@ -86,11 +86,11 @@ async fn only_what_is_new_is_told() {
 #[tokio::test]
 async fn nothing_is_lost_while_the_bus_or_the_database_is_away() {
     let activity = Activity::default();
-    let told = Told::new();
-    activity.record(id(1), Kind::Http);
-    let down = Told { bus_is_down: true, now: Mutex::new(Some(at(10))), ..Told::new() };
+    let told = Recorded::new();
+    activity.record(id(1), ActivityKind::Http);
+    let down = Recorded { bus_is_down: true, now: Mutex::new(Some(at(10))), ..Recorded::new() };
     assert!(activity.flush(&down).await.is_err());
-    activity.record(id(2), Kind::Http);
+    activity.record(id(2), ActivityKind::Http);
     assert!(activity.flush(&told).await.is_err());
     assert_eq!(flush(&activity, at(100), &told).await, 2);
     assert!(told.seen().values().all(|seen| *seen > at(98)));
@@ -100,7 +100,7 @@ async fn nothing_is_lost_while_the_bus_or_the_database_is_away() {
 async fn an_open_connection_is_told_again_and_again_where_connections_count() {
     for (mode, told_again) in [(ActivityMode::Connections, 1), (ActivityMode::Traffic, 0)] {
         let activity = Activity::new(mode);
-        let told = Told::new();
+        let told = Recorded::new();
         let socket = activity.open_socket(&activity.cell(id(1)), false);
         assert_eq!(flush(&activity, at(10), &told).await, 1);
         let_time_pass(Duration::from_millis(5)).await;
@@ -116,10 +116,10 @@ async fn an_open_connection_is_told_again_and_again_where_connections_count() {
 #[tokio::test]
 async fn cells_nobody_used_are_forgotten_and_cells_in_use_are_kept() {
     let activity = Activity::default();
-    let told = Told::new();
+    let told = Recorded::new();
     let held = activity.cell(id(1));
     let _ = activity.cell(id(2));
-    activity.record(id(3), Kind::Http);
+    activity.record(id(3), ActivityKind::Http);
     flush(&activity, at(10), &told).await;
     assert!(activity.peek(id(1)).is_some_and(|cell| Arc::ptr_eq(&cell, &held)));
     assert!(activity.peek(id(2)).is_none());

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Peer,
-    activity::Kind,
+    activity::HeaderKind,
     error::{Malformed, ProxyError},
     forward,
     http1::{
@@ -45,7 +45,7 @@ use crate::{
     metrics::Outcome,
     pages::answers,
     policy,
-    rarely::Rarely,
+    polled_when_woken::PolledWhenWoken,
     wake::NotReady,
 };
 
@@ -81,21 +81,21 @@ pub(crate) async fn serve(
         answering: 0,
         answer: Outbound::default(),
         patience: Patience::new(front.heads_within),
-        shutdown: Rarely::new(shutdown.cancelled()),
+        shutdown: PolledWhenWoken::new(shutdown.cancelled()),
         closing: None,
         ending: false,
         closed: false,
     };
     loop {
         let goes_on = match poll_fn(|cx| connection.poll_next(cx)).await {
-            Found::Ended => return Next::Ended,
-            Found::Http2 => {
+            Incoming::Ended => return Next::Ended,
+            Incoming::Http2 => {
                 let Some((stream, ahead)) = connection.into_stream() else { return Next::Ended };
                 return Next::Http2(stream, ahead);
             }
-            Found::Remembered(begun) => connection.remembered(begun).await,
-            Found::Request(found) => Box::pin(connection.taken_apart(*found)).await,
-            Found::Refused(malformed) => {
+            Incoming::Remembered(begun) => connection.remembered(begun).await,
+            Incoming::Request(found) => Box::pin(connection.taken_apart(*found)).await,
+            Incoming::Refused(malformed) => {
                 Box::pin(connection.refuse(malformed)).await;
                 GoesOn::No
             }
@@ -125,16 +125,16 @@ struct Connection<'a> {
     answering: usize,
     answer: Outbound<ProxyBody>,
     patience: Patience,
-    shutdown: Rarely<WaitForCancellationFuture<'a>>,
+    shutdown: PolledWhenWoken<WaitForCancellationFuture<'a>>,
     /// The application may close it at once. Only where it has had a request.
-    closing: Option<(ConnectionHandle, Rarely<WaitForCancellationFutureOwned>)>,
+    closing: Option<(ConnectionHandle, PolledWhenWoken<WaitForCancellationFutureOwned>)>,
     /// No request after this one.
     ending: bool,
     /// The application closed it.
     closed: bool,
 }
 
-enum Found {
+enum Incoming {
     Ended,
     Http2,
     /// On its way to the workspace.
@@ -164,7 +164,7 @@ impl GoesOn {
 }
 
 impl Connection<'_> {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Found> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Incoming> {
         loop {
             if let Some(found) = self.find() {
                 self.patience.begin_anew();
@@ -172,14 +172,14 @@ impl Connection<'_> {
             }
             match self.poll_read(cx) {
                 Poll::Ready(true) => continue,
-                Poll::Ready(false) => return Poll::Ready(Found::Ended),
+                Poll::Ready(false) => return Poll::Ready(Incoming::Ended),
                 Poll::Pending => {}
             }
             self.hear(cx);
             if self.closed || (self.ending && self.is_between_requests()) {
-                return Poll::Ready(Found::Ended);
+                return Poll::Ready(Incoming::Ended);
             }
-            return self.patience.poll(cx).map(|()| Found::Ended);
+            return self.patience.poll(cx).map(|()| Incoming::Ended);
         }
     }
 
@@ -188,14 +188,14 @@ impl Connection<'_> {
     }
 
     /// Looks at what was read, and begins what can be begun. `None`: there is no whole head yet.
-    fn find(&mut self) -> Option<Found> {
+    fn find(&mut self) -> Option<Incoming> {
         let reader = self.reader.as_mut()?;
         let ahead = &mut reader.ahead;
         if ahead.is_empty() || (PREFACE.starts_with(ahead) && ahead.len() < PREFACE.len()) {
             return None;
         }
         if ahead.starts_with(PREFACE) {
-            return Some(Found::Http2);
+            return Some(Incoming::Http2);
         }
         let (proxy, client) = (self.front.proxy.as_deref(), &mut self.client);
         let found = head::request(ahead, |request| {
@@ -203,19 +203,19 @@ impl Connection<'_> {
             (begun.ok_or((request.body, request.close)), request.lines.raw().len())
         });
         Some(match found {
-            Err(malformed) => Found::Refused(malformed),
+            Err(malformed) => Incoming::Refused(malformed),
             Ok(None) => return None,
             Ok(Some((Ok(begun), length))) => {
                 self.answering = length;
-                Found::Remembered(begun)
+                Incoming::Remembered(begun)
             }
             Ok(Some((Err((body, close)), length))) => {
                 // Copied, so that what is kept of it does not hold the buffer.
                 let head = Bytes::copy_from_slice(&ahead[..length]);
                 ahead.advance(length);
                 match head::whole_request(&head) {
-                    Some(request) => Found::Request(Box::new(TakenApart { request, body, close })),
-                    None => Found::Refused(Malformed::new("an invalid address")),
+                    Some(request) => Incoming::Request(Box::new(TakenApart { request, body, close })),
+                    None => Incoming::Refused(Malformed::new("an invalid address")),
                 }
             }
         })
@@ -307,7 +307,7 @@ impl Connection<'_> {
             None => lease.give_back(),
             Some(_) if lease.wire.put_small_body(self.answer.head(), SMALL) => {
                 if let Some(cell) = cell {
-                    cell.record(Kind::Http);
+                    cell.record(HeaderKind::Http);
                 }
                 lease.give_back();
             }
@@ -380,7 +380,7 @@ impl Connection<'_> {
         let (handle, _) = self.closing.get_or_insert_with(|| {
             let handle = ConnectionHandle::default();
             let closed = handle.closed();
-            (handle, Rarely::new(closed))
+            (handle, PolledWhenWoken::new(closed))
         });
         handle.clone()
     }

@@ -11,7 +11,7 @@ use http::{Method, Version};
 
 use crate::{
     Peer, Proxy,
-    activity::Kind as Activity,
+    activity::HeaderKind as Activity,
     authorize::{self, Recognized, bearer_in},
     client,
     error::ProxyError,
@@ -23,15 +23,15 @@ use crate::{
     },
     own,
     policy::{
-        Cookies, Forwarded, Kind, Named, RequestHead, RequestPolicy, Sent,
+        Cookies, Forwarded, HeaderKind, Named, RequestHead, RequestPolicy, Sent,
         cookies::{self, Session},
         forwarded_chain, is_host, items,
-        location::Place,
+        location::Mount,
     },
     request_id::new_id,
     route,
     routes::Fresh,
-    wake::resolve::{self, Step, Visit},
+    wake::resolve::{self, Answer, Visit},
 };
 
 /// The other end of the connection.
@@ -81,7 +81,7 @@ impl Memo {
         let caller = proxy.callers.recognize(authorization.and_then(bearer_in), session)?;
         let fresh = proxy.routes.fresh(id)?;
         authorize::owner_only(&fresh.view, caller.identified.caller).ok()?;
-        if resolve::decide(&fresh.view, Visit::Other) != Step::Forward {
+        if resolve::decide(&fresh.view, Visit::Other) != Answer::Forward {
             return None;
         }
         let cookie_left = cookie.filter(|_| has_session).map(cookies::without_session);
@@ -100,9 +100,9 @@ impl Memo {
         let now = Instant::now();
         self.fresh.is_current(now) && proxy.callers.still_recognizes(&self.caller, now)
     }
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> Mount<'_> {
         let Fresh { entry, view, upstream, .. } = &self.fresh;
-        Place {
+        Mount {
             base_path: &entry.base.path,
             upstream: upstream.address(),
             host: Some(&self.host),
@@ -136,18 +136,18 @@ impl<'b> Credentials<'b> {
         let mut found = Self::default();
         for line in request.lines.iter() {
             let only = match line.kind {
-                Kind::Cookie => &mut found.cookie,
-                Kind::Authorization => &mut found.authorization,
-                Kind::Host => &mut found.host,
-                Kind::Connection if names_nothing(line.value) => continue,
-                Kind::Connection
-                | Kind::ContentLength
-                | Kind::Expect
-                | Kind::RequestId
-                | Kind::Te
-                | Kind::TransferEncoding
-                | Kind::Upgrade => return None,
-                Kind::Claim if trusted => return None,
+                HeaderKind::Cookie => &mut found.cookie,
+                HeaderKind::Authorization => &mut found.authorization,
+                HeaderKind::Host => &mut found.host,
+                HeaderKind::Connection if names_nothing(line.value) => continue,
+                HeaderKind::Connection
+                | HeaderKind::ContentLength
+                | HeaderKind::Expect
+                | HeaderKind::RequestId
+                | HeaderKind::Te
+                | HeaderKind::TransferEncoding
+                | HeaderKind::Upgrade => return None,
+                HeaderKind::Claim if trusted => return None,
                 _ => continue,
             };
             if only.replace(line.value).is_some() {

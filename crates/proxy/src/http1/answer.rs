@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     http1::body::ProxyBody,
-    policy::{self, Kind, Named, ResponsePolicy, Verdict, copy_lines, is_event_stream, location::Place, put},
+    policy::{
+        self, HeaderKind, Named, ResponsePolicy, Verdict, copy_lines, is_event_stream, location::Mount, put,
+    },
 };
 
 /// What the client that is answered asked, as far as it shapes the answer.
@@ -40,7 +42,7 @@ pub(crate) fn copy(
     out: &mut BytesMut,
     answer: &head::Answer<'_>,
     method: &Method,
-    place: Place<'_>,
+    place: Mount<'_>,
     request_id: &[u8],
     close: bool,
 ) -> Copied {
@@ -52,11 +54,11 @@ pub(crate) fn copy(
     out.reserve(answer.lines.raw().len() + 256);
     begin(out, answer.status);
     for line in answer.lines.iter() {
-        dated |= line.kind == Kind::Date;
-        events |= line.kind == Kind::ContentType && is_event_stream(line.value);
+        dated |= line.kind == HeaderKind::Date;
+        events |= line.kind == HeaderKind::ContentType && is_event_stream(line.value);
     }
     copy_lines(out, answer.lines.iter(), |line| {
-        if line.kind == Kind::ContentLength && !counts { Verdict::Drop } else { policy.judge(line) }
+        if line.kind == HeaderKind::ContentLength && !counts { Verdict::Drop } else { policy.judge(line) }
     });
     put(out, &[b"x-request-id: ", request_id, b"\r\n"]);
     let framing = match answer.body {

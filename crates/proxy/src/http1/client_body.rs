@@ -17,7 +17,7 @@ use tokio::net::tcp::OwnedReadHalf;
 
 use super::body::BoxError;
 use super::{
-    decode::{Decoder, Step},
+    decode::{Decoded, Decoder},
     reader::Reader,
 };
 
@@ -43,9 +43,9 @@ impl Returned {
     pub(crate) fn skip_rest(&mut self) -> bool {
         loop {
             match self.decoder.step(&mut self.reader.ahead) {
-                Ok(Step::Frame(_)) => {}
-                Ok(Step::Ended) => return true,
-                Ok(Step::More) | Err(_) => return false,
+                Ok(Decoded::Frame(_)) => {}
+                Ok(Decoded::Ended) => return true,
+                Ok(Decoded::More) | Err(_) => return false,
             }
         }
     }

@@ -7,7 +7,7 @@ use http_body::{Frame, SizeHint};
 use super::head::{MAX_HEADERS, fields, lines_end_as_they_should};
 use crate::{
     error::Malformed,
-    policy::{Kind, kind},
+    policy::{HeaderKind, kind},
 };
 
 /// The size of a chunk with all its extensions, the line end included.
@@ -38,7 +38,7 @@ pub(crate) enum Chunk {
 }
 
 /// What the bytes at hand give of a body.
-pub(crate) enum Step {
+pub(crate) enum Decoded {
     Frame(Frame<Bytes>),
     /// Nothing, before more has been read.
     More,
@@ -58,27 +58,27 @@ impl Decoder {
     ///
     /// # Errors
     /// The body is not framed as it was announced.
-    pub(crate) fn step(&mut self, bytes: &mut BytesMut) -> Result<Step, Malformed> {
+    pub(crate) fn step(&mut self, bytes: &mut BytesMut) -> Result<Decoded, Malformed> {
         loop {
             match self {
-                Self::Ended => return Ok(Step::Ended),
-                _ if bytes.is_empty() => return Ok(Step::More),
-                Self::UntilClose => return Ok(Step::Frame(Frame::data(bytes.split().freeze()))),
+                Self::Ended => return Ok(Decoded::Ended),
+                _ if bytes.is_empty() => return Ok(Decoded::More),
+                Self::UntilClose => return Ok(Decoded::Frame(Frame::data(bytes.split().freeze()))),
                 Self::Length(left) => {
                     let data = up_to(left, bytes);
                     if *left == 0 {
                         *self = Self::Ended;
                     }
-                    return Ok(Step::Frame(Frame::data(data)));
+                    return Ok(Decoded::Frame(Frame::data(data)));
                 }
                 Self::Chunks(chunk) => match chunk.step(bytes)? {
                     Chunked::Next(next) => *chunk = next,
-                    Chunked::Data(data) => return Ok(Step::Frame(Frame::data(data))),
-                    Chunked::More => return Ok(Step::More),
+                    Chunked::Data(data) => return Ok(Decoded::Frame(Frame::data(data))),
+                    Chunked::More => return Ok(Decoded::More),
                     Chunked::Ended(trailers) => {
                         *self = Self::Ended;
                         if !trailers.is_empty() {
-                            return Ok(Step::Frame(Frame::trailers(trailers)));
+                            return Ok(Decoded::Frame(Frame::trailers(trailers)));
                         }
                     }
                 },
@@ -151,7 +151,7 @@ fn trailers(section: &Bytes) -> Result<HeaderMap, Malformed> {
     match httparse::parse_headers(section, &mut lines)? {
         httparse::Status::Complete((_, lines)) => {
             // What frames, addresses or speaks for a message has no place behind it.
-            let is_own = |line: &&httparse::Header<'_>| kind(line.name.as_bytes()) == Kind::Other;
+            let is_own = |line: &&httparse::Header<'_>| kind(line.name.as_bytes()) == HeaderKind::Other;
             fields(section, lines.iter().filter(is_own))
         }
         httparse::Status::Partial => Ok(HeaderMap::new()),

@@ -30,12 +30,12 @@ fn read(
     let (mut body, mut trailers) = (Vec::new(), HeaderMap::new());
     loop {
         match incoming.step(&mut ahead)? {
-            Step::Frame(frame) => match frame.into_data() {
+            Decoded::Frame(frame) => match frame.into_data() {
                 Ok(data) => body.extend_from_slice(&data),
                 Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
             },
-            Step::More if more(&mut ahead) => {}
-            Step::More | Step::Ended => {
+            Decoded::More if more(&mut ahead) => {}
+            Decoded::More | Decoded::Ended => {
                 while more(&mut ahead) {}
                 return Ok((body, trailers, incoming, ahead));
             }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Ver
 use super::decode::{Chunk, Decoder};
 use crate::{
     error::Malformed,
-    policy::{Kind, Line, items, kind},
+    policy::{HeaderKind, Line, items, kind},
 };
 
 /// More are refused, from either side.
@@ -24,7 +24,7 @@ pub(crate) struct Lines<'b> {
     /// The whole head, from its first byte to its empty line.
     raw: &'b [u8],
     lines: &'b [httparse::Header<'b>],
-    kinds: &'b [Kind],
+    kinds: &'b [HeaderKind],
 }
 
 impl<'b> Lines<'b> {
@@ -83,7 +83,7 @@ pub(crate) fn request<T>(bytes: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> 
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err(Malformed::new("an invalid request line"));
     };
-    let mut kinds = [Kind::Other; MAX_HEADERS];
+    let mut kinds = [HeaderKind::Other; MAX_HEADERS];
     let lines = lines(&bytes[..length], parsed.headers, &mut kinds)?;
     let facts = Facts::of(lines, minor)?;
     if facts.hosts > 1 {
@@ -118,7 +118,7 @@ pub(crate) fn answer<T>(
     let (Some(status), Some(minor)) = (status, parsed.version) else {
         return Err(Malformed::new("an invalid status"));
     };
-    let mut kinds = [Kind::Other; MAX_HEADERS];
+    let mut kinds = [HeaderKind::Other; MAX_HEADERS];
     let lines = lines(&bytes[..length], parsed.headers, &mut kinds)?;
     let facts = Facts::of(lines, minor)?;
     let never = status.is_informational() || status == StatusCode::NO_CONTENT;
@@ -150,7 +150,7 @@ fn version(minor: u8) -> Version {
 fn lines<'b>(
     raw: &'b [u8],
     lines: &'b [httparse::Header<'b>],
-    kinds: &'b mut [Kind; MAX_HEADERS],
+    kinds: &'b mut [HeaderKind; MAX_HEADERS],
 ) -> Result<Lines<'b>, Malformed> {
     if raw.len() > MAX_HEAD {
         return Err(Malformed::too_large("an endless head"));
@@ -187,21 +187,21 @@ impl Facts {
         let mut facts = Self::default();
         for line in lines.iter() {
             match line.kind {
-                Kind::ContentLength => {
+                HeaderKind::ContentLength => {
                     let length = decimal(line.value).ok_or(Malformed::new("an invalid Content-Length"))?;
                     if facts.length.replace(length).is_some() {
                         return Err(Malformed::new("more than one Content-Length"));
                     }
                 }
-                Kind::TransferEncoding => {
+                HeaderKind::TransferEncoding => {
                     // Anything but plain chunked would be passed on still encoded but no longer marked.
                     if facts.chunked || !line.value.eq_ignore_ascii_case(b"chunked") {
                         return Err(Malformed::new("an unknown Transfer-Encoding"));
                     }
                     facts.chunked = true;
                 }
-                Kind::Host => facts.hosts += 1,
-                Kind::Connection => {
+                HeaderKind::Host => facts.hosts += 1,
+                HeaderKind::Connection => {
                     for token in items(line.value) {
                         facts.close |= token.eq_ignore_ascii_case(b"close");
                         facts.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");

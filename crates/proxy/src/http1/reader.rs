@@ -11,7 +11,7 @@ use http_body::Frame;
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
-use super::decode::{Decoder, Step};
+use super::decode::{Decoded, Decoder};
 
 /// Bounds what one slow reader can hold of a fast writer.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -48,9 +48,9 @@ impl<T: AsyncRead + Unpin> Reader<T> {
     ) -> Poll<io::Result<Option<Frame<Bytes>>>> {
         loop {
             match decoder.step(&mut self.ahead).map_err(io::Error::other)? {
-                Step::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
-                Step::Ended => return Poll::Ready(Ok(None)),
-                Step::More => {}
+                Decoded::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
+                Decoded::Ended => return Poll::Ready(Ok(None)),
+                Decoded::More => {}
             }
             let at_once = match decoder {
                 Decoder::Length(left) if *left <= READ_BYTES as u64 => READ_BYTES,

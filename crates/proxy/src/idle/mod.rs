@@ -21,7 +21,7 @@ use anyhow::{Context as _, bail};
 use http::Method;
 use serde::Deserialize;
 
-use crate::activity::Kind;
+use crate::activity::ActivityKind;
 
 use glob::Glob;
 
@@ -125,21 +125,21 @@ pub enum From {
 
 impl From {
     /// A message of which no rule says what it is.
-    pub const fn other_work(self) -> Kind {
+    pub const fn other_work(self) -> ActivityKind {
         match self {
-            Self::Browser => Kind::FromClient,
-            Self::Workspace => Kind::FromWorkspace,
+            Self::Browser => ActivityKind::FromClient,
+            Self::Workspace => ActivityKind::FromWorkspace,
         }
     }
 }
 
 impl Verdict {
     /// `None`: nobody's work.
-    const fn kind(self, from: From) -> Option<Kind> {
+    const fn kind(self, from: From) -> Option<ActivityKind> {
         match self {
             Self::Idle => None,
-            Self::Typing => Some(Kind::Typing),
-            Self::TerminalOutput => Some(Kind::TerminalOutput),
+            Self::Typing => Some(ActivityKind::Typing),
+            Self::TerminalOutput => Some(ActivityKind::TerminalOutput),
             Self::Work => Some(from.other_work()),
         }
     }
@@ -173,7 +173,7 @@ impl SocketRules {
         self.reconnection.as_deref().is_some_and(|text| query.is_some_and(|query| query.contains(text)))
     }
 
-    fn judge(&self, facts: &Facts<'_>) -> Option<Kind> {
+    fn judge(&self, facts: &Facts<'_>) -> Option<ActivityKind> {
         let found = self.message.iter().find(|rule| rule.holds(facts));
         found.map_or(Verdict::Work, |rule| rule.is).kind(facts.from)
     }

@@ -41,14 +41,14 @@ fn vscode_message(kind: u8, body: &[u8]) -> Vec<u8> {
 const WHOLE: Piece<'static> =
     Piece { bytes: &[], mask: None, at: 0, starts: true, ends: true, compressed: false };
 
-fn feed(watch: &mut Watch, from: From, bytes: &[u8]) -> Vec<Kind> {
+fn feed(watch: &mut Watch, from: From, bytes: &[u8]) -> Vec<ActivityKind> {
     let mut seen = Vec::new();
     watch.feed(from, Piece { bytes, ..WHOLE }, |kind| seen.push(kind));
     seen
 }
 
 /// As a browser would send it, cut into pieces.
-fn feed_cut(watch: &mut Watch, from: From, bytes: &[u8], cut: usize, mask: [u8; 4]) -> Vec<Kind> {
+fn feed_cut(watch: &mut Watch, from: From, bytes: &[u8], cut: usize, mask: [u8; 4]) -> Vec<ActivityKind> {
     let masked: Vec<u8> = bytes.iter().enumerate().map(|(i, byte)| byte ^ mask[i & 3]).collect();
     let mut seen = Vec::new();
     for (n, piece) in masked.chunks(cut).enumerate() {
@@ -84,8 +84,11 @@ fn an_idle_tab_of_code_server_is_idle_and_work_is_work() {
         }
     }
     assert!(idle > 150, "{idle}");
-    assert!(typing.contains(&Kind::Typing) && typing.contains(&Kind::TerminalOutput), "{typing:?}");
-    assert!(output.contains(&Kind::TerminalOutput), "{output:?}");
+    assert!(
+        typing.contains(&ActivityKind::Typing) && typing.contains(&ActivityKind::TerminalOutput),
+        "{typing:?}"
+    );
+    assert!(output.contains(&ActivityKind::TerminalOutput), "{output:?}");
 }
 
 #[test]
@@ -104,17 +107,24 @@ fn messages_are_judged_alike_wherever_they_are_cut() {
     // Several messages in one frame.
     let input = b"\x04\x04\x06\x64\x06\x01\x01\x0eremoteterminal\x01\x06$inputx";
     let batch = [vscode_message(9, b""), vscode_message(3, b""), vscode_message(1, input)].concat();
-    assert_eq!(feed(&mut code_server(), From::Browser, &batch), [Kind::Typing]);
+    assert_eq!(feed(&mut code_server(), From::Browser, &batch), [ActivityKind::Typing]);
 }
 
 #[test]
 fn what_no_rule_knows_is_work() {
     let mut watch = code_server();
-    assert_eq!(feed(&mut watch, From::Browser, &vscode_message(1, b"something new")), [Kind::FromClient]);
-    assert_eq!(feed(&mut watch, From::Workspace, &vscode_message(1, b"")), [Kind::FromWorkspace]);
+    assert_eq!(
+        feed(&mut watch, From::Browser, &vscode_message(1, b"something new")),
+        [ActivityKind::FromClient]
+    );
+    assert_eq!(feed(&mut watch, From::Workspace, &vscode_message(1, b"")), [ActivityKind::FromWorkspace]);
     // Not even the framing.
-    assert_eq!(feed(&mut watch, From::Browser, b"GET / HTTP/1.1 and so on"), [Kind::FromClient]);
-    assert_eq!(feed(&mut watch, From::Browser, &vscode_message(9, b"")), [Kind::FromClient], "for good");
+    assert_eq!(feed(&mut watch, From::Browser, b"GET / HTTP/1.1 and so on"), [ActivityKind::FromClient]);
+    assert_eq!(
+        feed(&mut watch, From::Browser, &vscode_message(9, b"")),
+        [ActivityKind::FromClient],
+        "for good"
+    );
     assert_eq!(feed(&mut watch, From::Workspace, &vscode_message(9, b"")), [], "the other way still is");
     // Nor what is inside.
     let mut watch = code_server();
@@ -122,7 +132,7 @@ fn what_no_rule_knows_is_work() {
     let keep_alive = vscode_message(9, b"");
     watch
         .feed(From::Browser, Piece { bytes: &keep_alive, compressed: true, ..WHOLE }, |kind| seen.push(kind));
-    assert_eq!(seen, [Kind::FromClient]);
+    assert_eq!(seen, [ActivityKind::FromClient]);
     assert!(Watch::new(&rules("code-server"), "/other").is_none());
     assert!(rules("builtin").is_empty() && rules("command").is_empty());
 }
@@ -134,7 +144,7 @@ fn a_long_message_is_work_until_its_end_and_holds_nothing() {
     let (first, rest) = message.split_at(600);
     assert_eq!(feed(&mut watch, From::Browser, first).len(), 2, "judged, and what follows it");
     for part in rest.chunks(1000) {
-        assert_eq!(feed(&mut watch, From::Browser, part), [Kind::FromClient]);
+        assert_eq!(feed(&mut watch, From::Browser, part), [ActivityKind::FromClient]);
     }
     assert_eq!(feed(&mut watch, From::Browser, &vscode_message(9, b"")), []);
 }
@@ -145,9 +155,9 @@ fn replies_to_idle_calls_are_idle_and_late_ones_are_not_mistaken() {
     let ping = b"\x04\x04\x06\x64\x06\x05\x01\x09telemetry\x01\x04ping\x00";
     let reply = |id: u8| vscode_message(1, &[4, 2, 6, 0xc9, 1, 6, id, 0]);
     assert_eq!(feed(&mut watch, From::Browser, &vscode_message(1, ping)), []);
-    assert_eq!(feed(&mut watch, From::Workspace, &reply(6)), [Kind::FromWorkspace]);
+    assert_eq!(feed(&mut watch, From::Workspace, &reply(6)), [ActivityKind::FromWorkspace]);
     assert_eq!(feed(&mut watch, From::Workspace, &reply(5)), []);
-    assert_eq!(feed(&mut watch, From::Workspace, &reply(5)), [Kind::FromWorkspace], "once");
+    assert_eq!(feed(&mut watch, From::Workspace, &reply(5)), [ActivityKind::FromWorkspace], "once");
 }
 
 #[test]
@@ -164,12 +174,12 @@ fn an_idle_tab_of_jupyterlab_is_idle_and_work_is_work() {
     let mut work = Vec::new();
     let mut idle = 0;
     for line in lines(JUPYTERLAB) {
-        let seen: Vec<Kind> = match text(&line[1]) {
+        let seen: Vec<ActivityKind> = match text(&line[1]) {
             "http" => {
                 let uri: http::Uri = text(&line[3]).parse().unwrap();
                 let method: Method = text(&line[2]).parse().unwrap();
                 let poll = rules.is_poll(&method, uri.path(), uri.query());
-                if poll { Vec::new() } else { vec![Kind::Http] }
+                if poll { Vec::new() } else { vec![ActivityKind::Http] }
             }
             _ => {
                 let mut watch = Watch::new(&rules, text(&line[2])).unwrap();
@@ -184,11 +194,14 @@ fn an_idle_tab_of_jupyterlab_is_idle_and_work_is_work() {
         }
     }
     assert!(idle > 15, "{idle}");
-    assert!(work.contains(&Kind::FromClient) && work.contains(&Kind::FromWorkspace), "{work:?}");
+    assert!(
+        work.contains(&ActivityKind::FromClient) && work.contains(&ActivityKind::FromWorkspace),
+        "{work:?}"
+    );
 
     let mut terminal = Watch::new(&rules, "/terminals/websocket/1").unwrap();
-    assert_eq!(feed(&mut terminal, From::Workspace, br#"["stdout", "hi"]"#), [Kind::TerminalOutput]);
-    assert_eq!(feed(&mut terminal, From::Browser, br#"["stdin","x"]"#), [Kind::Typing]);
+    assert_eq!(feed(&mut terminal, From::Workspace, br#"["stdout", "hi"]"#), [ActivityKind::TerminalOutput]);
+    assert_eq!(feed(&mut terminal, From::Browser, br#"["stdin","x"]"#), [ActivityKind::Typing]);
     assert_eq!(feed(&mut terminal, From::Browser, br#"["set_size",24,80]"#), []);
     let open = |query| rules.is_poll(&Method::GET, "/api/contents/a.ipynb", Some(query));
     assert!(!open("type=notebook&content=1&hash=1"), "somebody opens a file");

@@ -14,7 +14,7 @@ pub(super) const LAST_TYPE: u8 = 9;
 
 /// What a regular message says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum ClientMessage<'a> {
     /// A request: its number, and where it goes. The extension host has no channels.
     Call {
         id: u32,
@@ -39,40 +39,40 @@ pub(super) fn is_call(pattern: &str, (channel, command): (&[u8], &[u8])) -> bool
     same && (any || name.next().is_none())
 }
 
-pub(super) fn read(body: &[u8]) -> Said<'_> {
+pub(super) fn read(body: &[u8]) -> ClientMessage<'_> {
     // An extension host's second byte is the high byte of a small number: zero.
     if let [4, 2..=4, 6, ..] = body { management(body) } else { extension_host(body) }
 }
 
-fn management(body: &[u8]) -> Said<'_> {
+fn management(body: &[u8]) -> ClientMessage<'_> {
     let mut reader = Reader(body.get(2..).unwrap_or_default());
-    let (Some(kind), Some(id)) = (reader.number(), reader.number()) else { return Said::Other };
+    let (Some(kind), Some(id)) = (reader.number(), reader.number()) else { return ClientMessage::Other };
     match kind {
         // Promise, PromiseCancel, EventListen, EventDispose.
         100..=103 => match (reader.text(), reader.text()) {
-            (Some(channel), Some(command)) => Said::Call { id, name: (channel, command) },
-            _ => Said::Other,
+            (Some(channel), Some(command)) => ClientMessage::Call { id, name: (channel, command) },
+            _ => ClientMessage::Other,
         },
         // PromiseSuccess, PromiseError, PromiseErrorObj.
-        201..=203 => Said::Reply { id },
-        _ => Said::Other,
+        201..=203 => ClientMessage::Reply { id },
+        _ => ClientMessage::Other,
     }
 }
 
-fn extension_host(body: &[u8]) -> Said<'_> {
-    let [kind, a, b, c, d, rest @ ..] = body else { return Said::Other };
+fn extension_host(body: &[u8]) -> ClientMessage<'_> {
+    let [kind, a, b, c, d, rest @ ..] = body else { return ClientMessage::Other };
     let id = u32::from_be_bytes([*a, *b, *c, *d]);
     match kind {
         // Requests with JSON or mixed arguments, each with and without cancellation.
         1..=4 => match rest {
             [_, length, rest @ ..] if usize::from(*length) <= rest.len() => {
-                Said::Call { id, name: (&[], &rest[..usize::from(*length)]) }
+                ClientMessage::Call { id, name: (&[], &rest[..usize::from(*length)]) }
             }
-            _ => Said::Other,
+            _ => ClientMessage::Other,
         },
-        5 => Said::Receipt,
-        7..=12 => Said::Reply { id },
-        _ => Said::Other,
+        5 => ClientMessage::Receipt,
+        7..=12 => ClientMessage::Reply { id },
+        _ => ClientMessage::Other,
     }
 }
 
@@ -119,13 +119,13 @@ mod tests {
     #[test]
     fn both_protocols_are_read() {
         let call = b"\x04\x04\x06\x64\x06\x81\x02\x01\x0eremoteterminal\x01\x06$inputrest";
-        assert_eq!(read(call), Said::Call { id: 257, name: (b"remoteterminal", b"$input") });
-        assert_eq!(read(b"\x04\x02\x06\xc9\x01\x06\x07\x00"), Said::Reply { id: 7 });
-        assert_eq!(read(b"\x04\x02\x06\xcc\x01\x06\x07{}"), Said::Other, "an event");
+        assert_eq!(read(call), ClientMessage::Call { id: 257, name: (b"remoteterminal", b"$input") });
+        assert_eq!(read(b"\x04\x02\x06\xc9\x01\x06\x07\x00"), ClientMessage::Reply { id: 7 });
+        assert_eq!(read(b"\x04\x02\x06\xcc\x01\x06\x07{}"), ClientMessage::Other, "an event");
         let call = b"\x01\0\0\0\x09\x45\x05$ping\0\0\0\x02[]";
-        assert_eq!(read(call), Said::Call { id: 9, name: (b"", b"$ping") });
-        assert_eq!(read(b"\x05\0\0\0\x09"), Said::Receipt);
-        assert_eq!(read(b"\x07\0\0\0\x09"), Said::Reply { id: 9 });
+        assert_eq!(read(call), ClientMessage::Call { id: 9, name: (b"", b"$ping") });
+        assert_eq!(read(b"\x05\0\0\0\x09"), ClientMessage::Receipt);
+        assert_eq!(read(b"\x07\0\0\0\x09"), ClientMessage::Reply { id: 9 });
         for broken in [
             &b""[..],
             b"\x04\x04\x06",
@@ -133,7 +133,7 @@ mod tests {
             b"\x01\0\0\0\x09\x45\xffshort",
             b"{}",
         ] {
-            assert_eq!(read(broken), Said::Other, "{broken:?}");
+            assert_eq!(read(broken), ClientMessage::Other, "{broken:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Facts, Framing, From, LOOK, Rules, SocketRules, vscode};
-use crate::activity::Kind;
+use crate::activity::ActivityKind;
 
 /// Requests whose replies are idle too, remembered while they wait: more than these only mean that a
 /// late reply counts.
@@ -56,7 +56,7 @@ struct Side {
     /// What is left of a message that has been judged.
     left: u64,
     /// What it was judged to be.
-    kind: Option<Kind>,
+    kind: Option<ActivityKind>,
     judged: bool,
     /// The stream is not what the rules were made for: everything is work.
     lost: bool,
@@ -76,7 +76,7 @@ impl Watch {
     }
 
     /// What kinds of work a piece brought; `seen` is told of each.
-    pub fn feed(&mut self, from: From, piece: Piece<'_>, mut seen: impl FnMut(Kind)) {
+    pub fn feed(&mut self, from: From, piece: Piece<'_>, mut seen: impl FnMut(ActivityKind)) {
         let Some(rules) = self.rules.socket.get(self.at) else { return seen(from.other_work()) };
         let (side, other) = match from {
             From::Browser => (&mut self.browser, &mut self.workspace),
@@ -99,7 +99,13 @@ impl Watch {
 }
 
 impl Side {
-    fn message(&mut self, from: From, piece: Piece<'_>, rules: &SocketRules, seen: &mut impl FnMut(Kind)) {
+    fn message(
+        &mut self,
+        from: From,
+        piece: Piece<'_>,
+        rules: &SocketRules,
+        seen: &mut impl FnMut(ActivityKind),
+    ) {
         if piece.starts {
             (self.judged, self.kind) = (false, None);
             self.first_bytes.clear();
@@ -127,7 +133,7 @@ impl Side {
         piece: Piece<'_>,
         rules: &SocketRules,
         other: &mut Self,
-        seen: &mut impl FnMut(Kind),
+        seen: &mut impl FnMut(ActivityKind),
     ) {
         let mut at = 0;
         while at < piece.bytes.len() {
@@ -171,20 +177,21 @@ impl Side {
         Some(u32::from_be_bytes([header[9], header[10], header[11], header[12]]) as usize)
     }
 
-    fn judge(&mut self, from: From, rules: &SocketRules, other: &mut Self) -> Option<Kind> {
+    fn judge(&mut self, from: From, rules: &SocketRules, other: &mut Self) -> Option<ActivityKind> {
         let (header, body) = self.first_bytes.split_at(vscode::HEADER);
-        let said = if header[0] == vscode::REGULAR { vscode::read(body) } else { vscode::Said::Other };
+        let said =
+            if header[0] == vscode::REGULAR { vscode::read(body) } else { vscode::ClientMessage::Other };
         let call = match said {
-            vscode::Said::Receipt => return None,
-            vscode::Said::Reply { id } => {
+            vscode::ClientMessage::Receipt => return None,
+            vscode::ClientMessage::Reply { id } => {
                 if let Some(at) = other.idle_calls.iter().position(|waiting| *waiting == id) {
                     other.idle_calls.swap_remove(at);
                     return None;
                 }
                 None
             }
-            vscode::Said::Call { name, .. } => Some(name),
-            vscode::Said::Other => None,
+            vscode::ClientMessage::Call { name, .. } => Some(name),
+            vscode::ClientMessage::Other => None,
         };
         let facts = Facts { from, message_type: Some(header[0]), call, first_bytes: body };
         let kind = rules.judge(&facts);
@@ -200,7 +207,7 @@ impl Side {
                 "a message is work"
             );
         }
-        if let (None, vscode::Said::Call { id, .. }) = (kind, said) {
+        if let (None, vscode::ClientMessage::Call { id, .. }) = (kind, said) {
             if self.idle_calls.len() == WAITING {
                 self.idle_calls.remove(0);
             }

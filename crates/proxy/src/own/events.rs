@@ -16,10 +16,10 @@ use super::{
         authorize::Pass,
         credential::runs_out,
         error::ProxyError,
-        gate::{Sleep, View},
+        gate::{Sleep, WorkspaceView},
         http1::body::BoxError,
         routes::{Entry, Latest},
-        wake::resolve::{Closed, Step, Visit, decide},
+        wake::resolve::{Answer, Closed, Visit, decide},
     },
     waiting_name,
 };
@@ -45,15 +45,15 @@ struct News {
 }
 
 impl News {
-    fn of(view: &View, sleep: &Sleep) -> Self {
+    fn of(view: &WorkspaceView, sleep: &Sleep) -> Self {
         let state = match decide(view, Visit::Navigation) {
-            Step::Forward => "running",
-            Step::Wake | Step::Asleep => "asleep",
-            Step::Wait(waiting) => waiting_name(waiting),
-            Step::Close(Closed::Archived) => "archived",
-            Step::Close(Closed::NotStarted) => "not_started",
-            Step::Close(Closed::Broken) => "broken",
-            Step::Gone => "gone",
+            Answer::Forward => "running",
+            Answer::Wake | Answer::Asleep => "asleep",
+            Answer::Wait(waiting) => waiting_name(waiting),
+            Answer::Close(Closed::Archived) => "archived",
+            Answer::Close(Closed::NotStarted) => "not_started",
+            Answer::Close(Closed::Broken) => "broken",
+            Answer::Gone => "gone",
         };
         let stops_at = sleep.stops_at.filter(|at| state == "running" && before(sleep, *at).is_zero());
         Self { state, ttl_seconds: sleep.ttl_seconds, stops_at }

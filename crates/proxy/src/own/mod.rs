@@ -24,7 +24,7 @@ use super::{
         resolve::{Closed, Waiting},
     },
 };
-use crate::activity::Kind;
+use crate::activity::ActivityKind;
 
 const PREFIX: &str = "/.codehub/";
 
@@ -105,7 +105,7 @@ async fn woken(
     let refused = |code, message| Ok(json(StatusCode::CONFLICT, code, message));
     match Box::pin(wake::hold(proxy, entry, identified.caller.user)).await {
         Ok(_) => {
-            entry.cell.record(Kind::Http);
+            entry.cell.record(ActivityKind::Http);
             Ok(state(StatusCode::OK, "running"))
         }
         Err(NotReady::Loading(waiting, _)) => Ok(state(StatusCode::ACCEPTED, waiting_name(waiting))),

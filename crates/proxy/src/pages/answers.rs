@@ -4,14 +4,14 @@ use codehub_domain::WorkspaceId;
 use http::{HeaderValue, Response, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::text::Look;
+use super::text::Appearance;
 use crate::{ProxyBody, error::ProxyError, pages, wake::resolve::Visit};
 
 /// A person gets a page, a program gets JSON.
 pub(crate) fn render(
     error: &ProxyError,
     visit: Visit,
-    look: Look,
+    look: Appearance,
     id: Option<WorkspaceId>,
 ) -> Response<ProxyBody> {
     let mut response = match visit {

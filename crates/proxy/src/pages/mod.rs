@@ -14,7 +14,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::{
     appearance::{bytes, logo},
     error::{ProxyError, Side},
-    gate::{ArchiveFacts, View},
+    gate::{ArchiveFacts, WorkspaceView},
     http1::body::ProxyBody,
     route::base_path,
     wake::resolve::{Closed, Waiting},
@@ -23,7 +23,7 @@ use crate::{
 pub(crate) mod answers;
 pub(crate) mod text;
 
-use text::{Look, Words};
+use text::{Appearance, Words};
 
 /// How soon a page that waits is loaded again without JavaScript. Every load is held for a while, so
 /// this is not a poll.
@@ -36,7 +36,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// A page before it is sent.
 struct Page<'a> {
-    look: Look,
+    look: Appearance,
     status: StatusCode,
     title: &'a str,
     /// Shown above the title: the workspace's name.
@@ -133,7 +133,7 @@ fn action(id: WorkspaceId, verb: &str, back: WorkspaceId, label: &str, name: Opt
     }
 }
 
-pub(crate) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBody> {
+pub(crate) fn loading(look: Appearance, why: Waiting, view: &WorkspaceView) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = lang.waiting(why);
     let progress = view.progress.filter(|progress| progress.total > 0);
@@ -155,9 +155,9 @@ pub(crate) fn loading(look: Look, why: Waiting, view: &View) -> Response<ProxyBo
 }
 
 pub(crate) fn closed(
-    look: Look,
+    look: Appearance,
     why: Closed,
-    view: &View,
+    view: &WorkspaceView,
     archive: Option<ArchiveFacts>,
 ) -> Response<ProxyBody> {
     let lang = look.lang;
@@ -192,7 +192,7 @@ pub(crate) fn closed(
         .respond()
 }
 
-pub(crate) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBody> {
+pub(crate) fn limit(look: Appearance, hit: &LimitHit, view: &WorkspaceView) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = lang.limit();
     let content = html! {
@@ -219,7 +219,7 @@ pub(crate) fn limit(look: Look, hit: &LimitHit, view: &View) -> Response<ProxyBo
 }
 
 /// A page for everything else that can go wrong. `id` is known unless the path named nothing.
-pub(crate) fn failed(look: Look, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+pub(crate) fn failed(look: Appearance, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),

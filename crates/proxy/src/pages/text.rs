@@ -19,12 +19,12 @@ impl Lang {
 
 /// For whom a page is drawn: language and theme.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Look {
+pub(crate) struct Appearance {
     pub lang: Lang,
     pub theme: Theme,
 }
 
-impl Look {
+impl Appearance {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self { lang: Lang::of(headers), theme: Theme::chosen(headers) }
     }

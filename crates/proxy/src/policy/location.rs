@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 /// Where a workspace is, seen from both sides.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Mount<'a> {
     /// `/w/{id}/`
     pub base_path: &'a str,
     /// `None`: no address leads there.
@@ -15,7 +15,7 @@ pub(crate) struct Place<'a> {
 }
 
 /// The rewritten location, or `None` where it is right as it is.
-pub(crate) fn rewrite(location: &[u8], place: &Place<'_>) -> Option<Vec<u8>> {
+pub(crate) fn rewrite(location: &[u8], place: &Mount<'_>) -> Option<Vec<u8>> {
     let (rest, named_upstream) = match authority(location) {
         Some((authority, rest)) if is_upstream(authority, place) => (rest, true),
         Some((authority, rest)) if is_us(authority, place) => (rest, false),
@@ -59,7 +59,7 @@ fn authority(location: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end..]))
 }
 
-fn is_upstream(authority: &str, place: &Place<'_>) -> bool {
+fn is_upstream(authority: &str, place: &Mount<'_>) -> bool {
     let Some(upstream) = place.upstream else { return false };
     if authority.parse() == Ok(upstream) {
         return true;
@@ -71,6 +71,6 @@ fn is_upstream(authority: &str, place: &Place<'_>) -> bool {
     local && port.parse() == Ok(upstream.port())
 }
 
-fn is_us(authority: &str, place: &Place<'_>) -> bool {
+fn is_us(authority: &str, place: &Mount<'_>) -> bool {
     place.host.is_some_and(|host| host.eq_ignore_ascii_case(authority))
 }

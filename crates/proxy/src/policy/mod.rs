@@ -16,17 +16,17 @@ pub(crate) mod location;
 pub(crate) mod names;
 mod request;
 
-pub(crate) use names::{Kind, kind};
+pub(crate) use names::{HeaderKind, kind};
 pub(crate) use request::{Forwarded, RequestHead, Sent, copy_lines, forwarded_chain, put};
 
-use location::Place;
+use location::Mount;
 
 /// One header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<'a> {
     pub name: &'a [u8],
     pub value: &'a [u8],
-    pub kind: Kind,
+    pub kind: HeaderKind,
     /// As it came, line end included; empty where it did not come as a line.
     pub raw: &'a [u8],
 }
@@ -59,7 +59,7 @@ pub(crate) struct Named(Vec<Box<[u8]>>);
 impl Named {
     pub(crate) fn of<'a>(lines: impl Iterator<Item = Line<'a>>) -> Self {
         let mut named = Vec::new();
-        for line in lines.filter(|line| line.kind == Kind::Connection) {
+        for line in lines.filter(|line| line.kind == HeaderKind::Connection) {
             for token in items(line.value) {
                 // Those two are everywhere, and name nothing.
                 if !token.eq_ignore_ascii_case(b"close") && !token.eq_ignore_ascii_case(b"keep-alive") {
@@ -75,7 +75,11 @@ impl Named {
     fn claims(&self, line: &Line<'_>) -> bool {
         let end_to_end = matches!(
             line.kind,
-            Kind::ContentLength | Kind::Host | Kind::Cookie | Kind::SetCookie | Kind::Authorization
+            HeaderKind::ContentLength
+                | HeaderKind::Host
+                | HeaderKind::Cookie
+                | HeaderKind::SetCookie
+                | HeaderKind::Authorization
         ) || line.name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"sec-"));
         !end_to_end && self.0.iter().any(|name| name.eq_ignore_ascii_case(line.name))
     }
@@ -118,33 +122,33 @@ impl RequestPolicy<'_> {
     pub(crate) fn judge<'l>(&self, line: &Line<'l>) -> Verdict<'l> {
         let drop_if = |goes| if goes { Verdict::Drop } else { Verdict::Keep };
         match line.kind {
-            Kind::Claim
-            | Kind::Connection
-            | Kind::ContentLength
-            | Kind::Disguised
-            | Kind::Expect
-            | Kind::HopByHop
-            | Kind::Host
-            | Kind::RequestId
-            | Kind::Te
-            | Kind::TransferEncoding
-            | Kind::Upgrade => Verdict::Drop,
-            Kind::Authorization => drop_if(self.our_authorization),
-            Kind::Cookie => match self.cookies {
+            HeaderKind::Claim
+            | HeaderKind::Connection
+            | HeaderKind::ContentLength
+            | HeaderKind::Disguised
+            | HeaderKind::Expect
+            | HeaderKind::HopByHop
+            | HeaderKind::Host
+            | HeaderKind::RequestId
+            | HeaderKind::Te
+            | HeaderKind::TransferEncoding
+            | HeaderKind::Upgrade => Verdict::Drop,
+            HeaderKind::Authorization => drop_if(self.our_authorization),
+            HeaderKind::Cookie => match self.cookies {
                 Cookies::AsSent => Verdict::Keep,
                 Cookies::Replaced(_) => Verdict::Drop,
                 Cookies::Searched => cookies::without_session_if_there(line.value),
             },
-            Kind::WebSocketExtensions => drop_if(self.plain_websockets),
-            Kind::ContentType
-            | Kind::Date
-            | Kind::Location
-            | Kind::NoTrailer
-            | Kind::OriginWide
-            | Kind::Other
-            | Kind::ServiceWorkerAllowed
-            | Kind::SetCookie
-            | Kind::Trailer => drop_if(self.named.claims(line)),
+            HeaderKind::WebSocketExtensions => drop_if(self.plain_websockets),
+            HeaderKind::ContentType
+            | HeaderKind::Date
+            | HeaderKind::Location
+            | HeaderKind::NoTrailer
+            | HeaderKind::OriginWide
+            | HeaderKind::Other
+            | HeaderKind::ServiceWorkerAllowed
+            | HeaderKind::SetCookie
+            | HeaderKind::Trailer => drop_if(self.named.claims(line)),
         }
     }
 }
@@ -154,7 +158,7 @@ impl RequestPolicy<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponsePolicy<'a> {
     pub named: &'a Named,
-    pub place: Place<'a>,
+    pub place: Mount<'a>,
 }
 
 impl<'p> ResponsePolicy<'p> {
@@ -164,35 +168,35 @@ impl<'p> ResponsePolicy<'p> {
         'p: 'l,
     {
         match line.kind {
-            Kind::Connection
-            | Kind::Disguised
-            | Kind::HopByHop
-            | Kind::OriginWide
-            | Kind::RequestId
-            | Kind::Te
-            | Kind::TransferEncoding
-            | Kind::Upgrade => Verdict::Drop,
-            Kind::SetCookie => match cookies::confine(line.value, self.place.base_path) {
+            HeaderKind::Connection
+            | HeaderKind::Disguised
+            | HeaderKind::HopByHop
+            | HeaderKind::OriginWide
+            | HeaderKind::RequestId
+            | HeaderKind::Te
+            | HeaderKind::TransferEncoding
+            | HeaderKind::Upgrade => Verdict::Drop,
+            HeaderKind::SetCookie => match cookies::confine(line.value, self.place.base_path) {
                 Some(confined) => Verdict::Replace(confined.into()),
                 None => Verdict::Drop,
             },
-            Kind::ServiceWorkerAllowed => Verdict::Replace(self.place.base_path.as_bytes().into()),
-            Kind::Location => match location::rewrite(line.value, &self.place) {
+            HeaderKind::ServiceWorkerAllowed => Verdict::Replace(self.place.base_path.as_bytes().into()),
+            HeaderKind::Location => match location::rewrite(line.value, &self.place) {
                 Some(moved) => Verdict::Replace(moved.into()),
                 None => Verdict::Keep,
             },
-            Kind::Authorization
-            | Kind::Claim
-            | Kind::ContentLength
-            | Kind::ContentType
-            | Kind::Cookie
-            | Kind::Date
-            | Kind::Expect
-            | Kind::Host
-            | Kind::NoTrailer
-            | Kind::Other
-            | Kind::Trailer
-            | Kind::WebSocketExtensions => {
+            HeaderKind::Authorization
+            | HeaderKind::Claim
+            | HeaderKind::ContentLength
+            | HeaderKind::ContentType
+            | HeaderKind::Cookie
+            | HeaderKind::Date
+            | HeaderKind::Expect
+            | HeaderKind::Host
+            | HeaderKind::NoTrailer
+            | HeaderKind::Other
+            | HeaderKind::Trailer
+            | HeaderKind::WebSocketExtensions => {
                 if self.named.claims(line) {
                     Verdict::Drop
                 } else {
@@ -204,7 +208,7 @@ impl<'p> ResponsePolicy<'p> {
 }
 
 /// The headers of a workspace's answer, fit for the dashboard's origin.
-pub(crate) fn clean_response(headers: &HeaderMap, place: Place<'_>) -> HeaderMap {
+pub(crate) fn clean_response(headers: &HeaderMap, place: Mount<'_>) -> HeaderMap {
     let named = Named::of(lines(headers));
     let policy = ResponsePolicy { named: &named, place };
     let mut clean = HeaderMap::with_capacity(headers.len() + 2);
@@ -225,7 +229,7 @@ pub(crate) fn clean_response(headers: &HeaderMap, place: Place<'_>) -> HeaderMap
 
 /// Whether a field may stand behind a body: it must have been announced, and mean nothing to those it passes.
 pub(crate) fn may_trail(name: &HeaderName, announced: &[HeaderName]) -> bool {
-    announced.contains(name) && kind(name.as_str().as_bytes()) == Kind::Other
+    announced.contains(name) && kind(name.as_str().as_bytes()) == HeaderKind::Other
 }
 
 /// Whether a client takes trailers.

@@ -2,7 +2,7 @@
 
 /// What a header is to us, in either direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HeaderKind {
     Authorization,
     /// What a client says about where it comes from.
     Claim,
@@ -37,7 +37,7 @@ const LONGEST: usize = 27;
 const CLAIMS: &[u8] = b"x-forwarded-";
 
 /// The kind of a header, whatever the case of its name.
-pub(crate) fn kind(name: &[u8]) -> Kind {
+pub(crate) fn kind(name: &[u8]) -> HeaderKind {
     let mut lower = [0; LONGEST];
     let mut underscores = false;
     for (to, from) in lower.iter_mut().zip(name) {
@@ -46,38 +46,38 @@ pub(crate) fn kind(name: &[u8]) -> Kind {
     }
     let found = match lower.get(..name.len()) {
         Some(lower) => listed(lower),
-        None if lower.starts_with(CLAIMS) => Kind::Claim,
-        None => Kind::Other,
+        None if lower.starts_with(CLAIMS) => HeaderKind::Claim,
+        None => HeaderKind::Other,
     };
-    if underscores && found != Kind::Other { Kind::Disguised } else { found }
+    if underscores && found != HeaderKind::Other { HeaderKind::Disguised } else { found }
 }
 
-fn listed(lower: &[u8]) -> Kind {
+fn listed(lower: &[u8]) -> HeaderKind {
     match lower {
-        b"authorization" => Kind::Authorization,
-        b"connection" => Kind::Connection,
-        b"content-length" => Kind::ContentLength,
-        b"content-type" => Kind::ContentType,
-        b"cookie" => Kind::Cookie,
-        b"date" => Kind::Date,
-        b"expect" => Kind::Expect,
-        b"host" => Kind::Host,
-        b"location" => Kind::Location,
-        b"sec-websocket-extensions" => Kind::WebSocketExtensions,
-        b"service-worker-allowed" => Kind::ServiceWorkerAllowed,
-        b"set-cookie" => Kind::SetCookie,
-        b"te" => Kind::Te,
-        b"trailer" => Kind::Trailer,
-        b"transfer-encoding" => Kind::TransferEncoding,
-        b"upgrade" => Kind::Upgrade,
-        b"x-request-id" => Kind::RequestId,
+        b"authorization" => HeaderKind::Authorization,
+        b"connection" => HeaderKind::Connection,
+        b"content-length" => HeaderKind::ContentLength,
+        b"content-type" => HeaderKind::ContentType,
+        b"cookie" => HeaderKind::Cookie,
+        b"date" => HeaderKind::Date,
+        b"expect" => HeaderKind::Expect,
+        b"host" => HeaderKind::Host,
+        b"location" => HeaderKind::Location,
+        b"sec-websocket-extensions" => HeaderKind::WebSocketExtensions,
+        b"service-worker-allowed" => HeaderKind::ServiceWorkerAllowed,
+        b"set-cookie" => HeaderKind::SetCookie,
+        b"te" => HeaderKind::Te,
+        b"trailer" => HeaderKind::Trailer,
+        b"transfer-encoding" => HeaderKind::TransferEncoding,
+        b"upgrade" => HeaderKind::Upgrade,
+        b"x-request-id" => HeaderKind::RequestId,
         // RFC 9110 §7.6.1, and what is seen in the wild.
         b"keep-alive"
         | b"proxy-connection"
         | b"proxy-authenticate"
         | b"proxy-authorization"
         | b"proxy-authentication-info"
-        | b"http2-settings" => Kind::HopByHop,
+        | b"http2-settings" => HeaderKind::HopByHop,
         b"accept-ch"
         | b"alt-svc"
         | b"clear-site-data"
@@ -91,12 +91,12 @@ fn listed(lower: &[u8]) -> Kind {
         | b"secure-session-registration"
         | b"set-login"
         | b"strict-transport-security"
-        | b"use-as-dictionary" => Kind::OriginWide,
+        | b"use-as-dictionary" => HeaderKind::OriginWide,
         b"cache-control" | b"content-encoding" | b"content-range" | b"max-forwards" | b"range"
-        | b"www-authenticate" => Kind::NoTrailer,
-        b"forwarded" | b"x-real-ip" => Kind::Claim,
-        claim if claim.starts_with(CLAIMS) => Kind::Claim,
-        _ => Kind::Other,
+        | b"www-authenticate" => HeaderKind::NoTrailer,
+        b"forwarded" | b"x-real-ip" => HeaderKind::Claim,
+        claim if claim.starts_with(CLAIMS) => HeaderKind::Claim,
+        _ => HeaderKind::Other,
     }
 }
 
@@ -107,20 +107,20 @@ mod tests {
     #[test]
     fn names_are_known_whatever_their_case() {
         for (name, expected) in [
-            ("HOST", Kind::Host),
-            ("Set-Cookie", Kind::SetCookie),
-            ("X-Forwarded-For", Kind::Claim),
-            ("x-forwarded-a-very-long-claim-indeed", Kind::Claim),
-            ("Forwarded", Kind::Claim),
-            ("X-Real-IP", Kind::Claim),
-            ("Use-As-Dictionary", Kind::OriginWide),
-            ("Public-Key-Pins-Report-Only", Kind::OriginWide),
-            ("", Kind::Other),
-            ("x", Kind::Other),
-            ("x-forwarded", Kind::Other),
-            ("hosts", Kind::Other),
-            ("x_own_header", Kind::Other),
-            ("a-name-that-is-longer-than-any-of-ours", Kind::Other),
+            ("HOST", HeaderKind::Host),
+            ("Set-Cookie", HeaderKind::SetCookie),
+            ("X-Forwarded-For", HeaderKind::Claim),
+            ("x-forwarded-a-very-long-claim-indeed", HeaderKind::Claim),
+            ("Forwarded", HeaderKind::Claim),
+            ("X-Real-IP", HeaderKind::Claim),
+            ("Use-As-Dictionary", HeaderKind::OriginWide),
+            ("Public-Key-Pins-Report-Only", HeaderKind::OriginWide),
+            ("", HeaderKind::Other),
+            ("x", HeaderKind::Other),
+            ("x-forwarded", HeaderKind::Other),
+            ("hosts", HeaderKind::Other),
+            ("x_own_header", HeaderKind::Other),
+            ("a-name-that-is-longer-than-any-of-ours", HeaderKind::Other),
         ] {
             assert_eq!(kind(name.as_bytes()), expected, "{name}");
         }
@@ -137,7 +137,7 @@ mod tests {
             "transfer_encoding",
             "Set_Login",
         ] {
-            assert_eq!(kind(name.as_bytes()), Kind::Disguised, "{name}");
+            assert_eq!(kind(name.as_bytes()), HeaderKind::Disguised, "{name}");
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::support::*;
-use crate::activity::Kind;
+use crate::activity::ActivityKind;
 
 const MIB: usize = 1024 * 1024;
 
@@ -357,7 +357,9 @@ async fn a_download_waits_for_its_reader() {
         assert!(read > 0 && buffer[..read].iter().all(|&b| b == 7));
         left -= read;
     }
-    assert!(rig.activity.peek(workspace()).unwrap().age(Kind::Http).unwrap() < Duration::from_millis(500));
+    assert!(
+        rig.activity.peek(workspace()).unwrap().age(ActivityKind::Http).unwrap() < Duration::from_millis(500)
+    );
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use tokio::io::AsyncWriteExt;
 
 use super::support::*;
-use crate::{activity::Kind, idle::Rules};
+use crate::{activity::ActivityKind, idle::Rules};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n";
 
@@ -14,9 +14,9 @@ async fn rig(ide: &str, upstream: &Upstream) -> Rig {
     rig
 }
 
-fn happened(rig: &Rig) -> Vec<Kind> {
+fn happened(rig: &Rig) -> Vec<ActivityKind> {
     let cell = rig.activity.cell(workspace());
-    Kind::ALL.into_iter().filter(|kind| cell.age(*kind).is_some()).collect()
+    ActivityKind::ALL.into_iter().filter(|kind| cell.age(*kind).is_some()).collect()
 }
 
 /// A binary frame from a browser.
@@ -40,7 +40,7 @@ async fn keep_alives_of_a_reconnected_tab_are_no_work_and_a_key_is() {
         let _ = tokio::io::copy(&mut reader, &mut tokio::io::sink()).await;
     })
     .await;
-    for (query, opened) in [("reconnection=true", &[][..]), ("reconnection=false", &[Kind::Socket])] {
+    for (query, opened) in [("reconnection=true", &[][..]), ("reconnection=false", &[ActivityKind::Socket])] {
         let rig = rig("code-server", &upstream).await;
         let mut stream = rig.connect().await;
         let cookie = format!("Cookie: {COOKIE}");
@@ -64,8 +64,8 @@ async fn keep_alives_of_a_reconnected_tab_are_no_work_and_a_key_is() {
         assert_eq!(happened(&rig), opened, "{query}");
         let key = b"\x04\x04\x06\x64\x06\x01\x01\x0eremoteterminal\x01\x06$inputx";
         stream.write_all(&frame(1, key)).await.unwrap();
-        eventually("typing is seen", async || happened(&rig).contains(&Kind::Typing)).await;
-        assert!(!happened(&rig).contains(&Kind::FromClient), "{query}");
+        eventually("typing is seen", async || happened(&rig).contains(&ActivityKind::Typing)).await;
+        assert!(!happened(&rig).contains(&ActivityKind::FromClient), "{query}");
     }
 }
 
@@ -83,5 +83,5 @@ async fn polls_are_answered_and_do_not_count() {
         assert_eq!(happened(&rig), [], "{poll}");
     }
     assert_eq!(status_of(&rig.get("/api/contents/a.ipynb?type=notebook&content=1", &[]).await), 200);
-    assert_eq!(happened(&rig), [Kind::Http]);
+    assert_eq!(happened(&rig), [ActivityKind::Http]);
 }

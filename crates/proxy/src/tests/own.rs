@@ -15,7 +15,7 @@ use tokio::{
 
 use super::support::*;
 use crate::{
-    activity::Kind,
+    activity::ActivityKind,
     gate::{Sleep, Woken},
 };
 
@@ -73,13 +73,13 @@ async fn a_page_hears_how_its_workspace_is_and_that_is_no_activity() {
     let rig = Rig::before(&upstream).await;
     // So that the short way knows everything, and could forward it.
     assert_eq!(status_of(&rig.get("/", &[]).await), 200);
-    let before = rig.activity.cell(workspace()).age(Kind::Http).unwrap();
+    let before = rig.activity.cell(workspace()).age(ActivityKind::Http).unwrap();
     let_time_pass(Duration::from_millis(20)).await;
     let mut page = Page::open(&rig).await;
     let first = page.hears("\n\n").await.unwrap();
     assert!(first.contains("text/event-stream") && first.contains(r#""state":"running""#), "{first}");
     assert!(first.contains(r#""ttl_seconds":600,"stops_at":null"#), "{first}");
-    let after = rig.activity.cell(workspace()).age(Kind::Http).unwrap();
+    let after = rig.activity.cell(workspace()).age(ActivityKind::Http).unwrap();
     assert!(after >= before + Duration::from_millis(20), "listening is nobody's work");
 
     rig.gate.change(|view| (view.operation, view.desired) = (Operation::Stopping, Desired::Standby));
@@ -144,7 +144,7 @@ async fn waking_is_asked_for_by_the_workspaces_own_page() {
         assert_eq!(rig.gate.wakes.load(SeqCst), u32::from(status == 200));
         waking.abort();
     }
-    assert!(rig.activity.cell(workspace()).age(Kind::Http).is_some(), "somebody is there");
+    assert!(rig.activity.cell(workspace()).age(ActivityKind::Http).is_some(), "somebody is there");
     let cookie = "Cookie: session=stranger-secret";
     assert_eq!(
         status_of(&rig.send("POST", "/.codehub/wake", &[cookie, ORIGIN, "Content-Length: 0"]).await),

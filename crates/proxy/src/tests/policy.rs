@@ -10,8 +10,8 @@ use codehub_domain::{
 
 use super::support::*;
 use crate::{
-    gate::{ArchiveFacts, View, Woken},
-    wake::resolve::{Closed, Step, Visit, Waiting, decide},
+    gate::{ArchiveFacts, Woken, WorkspaceView},
+    wake::resolve::{Answer, Closed, Visit, Waiting, decide},
 };
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn without_a_slash_it_goes_on_at_the_slash() {
 #[test]
 fn the_phase_policy() {
     use Visit::{Navigation, Other};
-    let view = |phase, operation, desired| View {
+    let view = |phase, operation, desired| WorkspaceView {
         id: workspace(),
         owner: owner(),
         name: String::new(),
@@ -107,53 +107,53 @@ fn the_phase_policy() {
         standby_ttl_seconds: None,
         held_until: None,
     };
-    let wait = Step::Wait;
+    let wait = Answer::Wait;
     for (phase, operation, desired, person, program) in [
-        (Phase::Running, Operation::None, Desired::Running, Step::Forward, Step::Forward),
-        (Phase::Running, Operation::None, Desired::Standby, Step::Forward, Step::Forward),
-        (Phase::Running, Operation::Stopping, Desired::Standby, wait(Waiting::Stopping), Step::Asleep),
-        (Phase::Standby, Operation::None, Desired::Standby, Step::Wake, Step::Asleep),
-        (Phase::Standby, Operation::None, Desired::Archived, Step::Wake, Step::Asleep),
-        (Phase::Standby, Operation::None, Desired::Running, wait(Waiting::Starting), Step::Asleep),
-        (Phase::Standby, Operation::Starting, Desired::Running, wait(Waiting::Starting), Step::Asleep),
-        (Phase::Standby, Operation::Archiving, Desired::Archived, wait(Waiting::Archiving), Step::Asleep),
+        (Phase::Running, Operation::None, Desired::Running, Answer::Forward, Answer::Forward),
+        (Phase::Running, Operation::None, Desired::Standby, Answer::Forward, Answer::Forward),
+        (Phase::Running, Operation::Stopping, Desired::Standby, wait(Waiting::Stopping), Answer::Asleep),
+        (Phase::Standby, Operation::None, Desired::Standby, Answer::Wake, Answer::Asleep),
+        (Phase::Standby, Operation::None, Desired::Archived, Answer::Wake, Answer::Asleep),
+        (Phase::Standby, Operation::None, Desired::Running, wait(Waiting::Starting), Answer::Asleep),
+        (Phase::Standby, Operation::Starting, Desired::Running, wait(Waiting::Starting), Answer::Asleep),
+        (Phase::Standby, Operation::Archiving, Desired::Archived, wait(Waiting::Archiving), Answer::Asleep),
         (
             Phase::Archived,
             Operation::None,
             Desired::Archived,
-            Step::Close(Closed::Archived),
-            Step::Close(Closed::Archived),
+            Answer::Close(Closed::Archived),
+            Answer::Close(Closed::Archived),
         ),
         (
             Phase::Archived,
             Operation::Restoring,
             Desired::Running,
             wait(Waiting::Restoring),
-            Step::Close(Closed::Archived),
+            Answer::Close(Closed::Archived),
         ),
         (
             Phase::Pending,
             Operation::None,
             Desired::Standby,
-            Step::Close(Closed::NotStarted),
-            Step::Close(Closed::NotStarted),
+            Answer::Close(Closed::NotStarted),
+            Answer::Close(Closed::NotStarted),
         ),
         (
             Phase::Pending,
             Operation::Provisioning,
             Desired::Running,
             wait(Waiting::Starting),
-            Step::Close(Closed::NotStarted),
+            Answer::Close(Closed::NotStarted),
         ),
         (
             Phase::Error,
             Operation::None,
             Desired::Running,
-            Step::Close(Closed::Broken),
-            Step::Close(Closed::Broken),
+            Answer::Close(Closed::Broken),
+            Answer::Close(Closed::Broken),
         ),
-        (Phase::Deleting, Operation::Deleting, Desired::Deleted, Step::Gone, Step::Gone),
-        (Phase::Deleted, Operation::None, Desired::Deleted, Step::Gone, Step::Gone),
+        (Phase::Deleting, Operation::Deleting, Desired::Deleted, Answer::Gone, Answer::Gone),
+        (Phase::Deleted, Operation::None, Desired::Deleted, Answer::Gone, Answer::Gone),
     ] {
         let view = view(phase, operation, desired);
         assert_eq!(decide(&view, Navigation), person, "{phase} {operation} {desired}");
@@ -275,7 +275,7 @@ async fn pages_for_what_cannot_be_woken() {
     let recover = format!("action=\"/workspaces/{id}/recover\"");
     // The field by which the dashboard's forms say where to come back to.
     let back = format!("name=\"back\" value=\"/w/{id}/\"");
-    type Edit = Box<dyn FnOnce(&mut View) + Send>;
+    type Edit = Box<dyn FnOnce(&mut WorkspaceView) + Send>;
     let cases: Vec<(Edit, Vec<&str>)> = vec![
         (
             Box::new(move |view| {

@@ -9,7 +9,7 @@ use crate::{
     appearance::Lang,
     policy::{
         self, Cookies, Forwarded, Named, RequestHead, RequestPolicy, Sent, cookies, forwarded_chain,
-        location::{Place, rewrite},
+        location::{Mount, rewrite},
     },
     wake::resolve::Visit,
     websocket::frames::{Frames, close_frame},
@@ -197,7 +197,7 @@ fn cookies_of_a_workspace_stay_below_its_path() {
 
 #[test]
 fn redirects_to_the_workspaces_own_address_lead_back_under_its_path() {
-    let place = |strip_prefix| Place {
+    let place = |strip_prefix| Mount {
         base_path: "/w/x/",
         upstream: "127.0.0.1:4567".parse().ok(),
         host: Some("code.example.com"),
@@ -254,7 +254,7 @@ fn answers_do_not_speak_for_the_whole_origin() {
         ("location", "/x"),
         ("etag", "\"e\""),
     ]);
-    let place = Place { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
+    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
     let expected = map(&[
         ("service-worker-allowed", "/w/x/"),
         ("set-cookie", "a=b; Path=/w/x/"),

@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt as _;
 
 use super::support::*;
-use crate::policy::{self, location::Place};
+use crate::policy::{self, location::Mount};
 
 /// What a workspace might say so that its worker controls the dashboard. A few of them are harmless: those are
 /// replaced too, because telling them apart is what went wrong before.
@@ -44,7 +44,7 @@ fn map(lines: &[(&str, &str)]) -> HeaderMap {
 
 #[test]
 fn a_service_worker_controls_its_own_workspace_whatever_the_answer_allows() {
-    let place = Place { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
+    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
     let allowed = |headers: &HeaderMap| {
         let clean = policy::clean_response(headers, place);
         let values: Vec<_> = clean.get_all("service-worker-allowed").iter().cloned().collect();

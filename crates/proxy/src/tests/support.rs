@@ -27,7 +27,7 @@ use crate::{
     Proxy, Settings,
     activity::Activity,
     front,
-    gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, View, Woken},
+    gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, Woken, WorkspaceView},
 };
 
 pub(super) const SESSION: &str = "owner-secret";
@@ -48,7 +48,7 @@ pub(super) fn workspace() -> WorkspaceId {
 
 /// The rest of the server, as a few fields.
 pub(super) struct FakeGate {
-    pub(super) views: Mutex<HashMap<WorkspaceId, View>>,
+    pub(super) views: Mutex<HashMap<WorkspaceId, WorkspaceView>>,
     pub(super) upstream: Mutex<Option<codehub_upstream::Upstream>>,
     /// When all credentials run out.
     pub(super) until: Mutex<Option<Instant>>,
@@ -76,7 +76,7 @@ impl FakeGate {
     }
 
     fn new() -> Arc<Self> {
-        let view = View {
+        let view = WorkspaceView {
             id: workspace(),
             owner: owner(),
             name: "my <workspace>".into(),
@@ -113,7 +113,7 @@ impl FakeGate {
     }
 
     /// Changes the workspace and says so, as the store would.
-    pub(super) fn change(&self, edit: impl FnOnce(&mut View)) {
+    pub(super) fn change(&self, edit: impl FnOnce(&mut WorkspaceView)) {
         edit(self.views.lock().unwrap().get_mut(&workspace()).unwrap());
         self.tell(Change::Updated { workspace: workspace(), owner: owner() });
     }
@@ -149,7 +149,7 @@ impl Gate for FakeGate {
         })
     }
 
-    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError> {
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError> {
         self.reads.fetch_add(1, SeqCst);
         Ok(self.views.lock().unwrap().get(&id).cloned())
     }

@@ -16,7 +16,7 @@ use tokio::{
 use codehub_domain::activity::ActivityMode;
 
 use super::support::*;
-use crate::{activity::Kind, websocket::frames::close_frame};
+use crate::{activity::ActivityKind, websocket::frames::close_frame};
 
 const OURS: &str = "Origin: https://code.example.com";
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -72,7 +72,7 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-fn age(rig: &Rig, kind: Kind) -> Option<Duration> {
+fn age(rig: &Rig, kind: ActivityKind) -> Option<Duration> {
     rig.activity.peek(workspace()).unwrap().age(kind)
 }
 
@@ -81,15 +81,15 @@ async fn messages_pass_byte_for_byte_and_count_as_work() {
     let upstream = echo().await;
     let rig = Rig::before(&upstream).await;
     let mut stream = open(&rig).await;
-    assert!(age(&rig, Kind::Socket).is_some());
-    assert_eq!(age(&rig, Kind::FromClient), None);
+    assert!(age(&rig, ActivityKind::Socket).is_some());
+    assert_eq!(age(&rig, ActivityKind::FromClient), None);
 
     // Ping and pong are nobody's work, even cut into pieces.
     for byte in [0x89, 0x82, 1, 2, 3, 4, 9, 9, 0x8a, 0x80, 1, 2, 3, 4] {
         stream.write_all(&[byte]).await.unwrap();
         assert_eq!(read(&mut stream, 1).await, [byte]);
     }
-    assert_eq!((age(&rig, Kind::FromClient), age(&rig, Kind::FromWorkspace)), (None, None));
+    assert_eq!((age(&rig, ActivityKind::FromClient), age(&rig, ActivityKind::FromWorkspace)), (None, None));
 
     // A fragmented message with a ping in the middle.
     let frames = [0x01, 0x82, 0, 0, 0, 0, b'h', b'e', 0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 0, 0, 0, 0, b'y'];
@@ -97,7 +97,9 @@ async fn messages_pass_byte_for_byte_and_count_as_work() {
         stream.write_all(piece).await.unwrap();
         assert_eq!(read(&mut stream, piece.len()).await, piece);
     }
-    assert!(age(&rig, Kind::FromClient).is_some() && age(&rig, Kind::FromWorkspace).is_some());
+    assert!(
+        age(&rig, ActivityKind::FromClient).is_some() && age(&rig, ActivityKind::FromWorkspace).is_some()
+    );
 
     // A close and its code.
     let close = close_frame(4321, "because", true);
@@ -374,11 +376,11 @@ async fn where_connections_count_messages_do_not_and_the_end_does() {
     let message = [0x82, 0x81, 0, 0, 0, 0, 7];
     stream.write_all(&message).await.unwrap();
     read(&mut stream, message.len()).await;
-    assert_eq!(age(&rig, Kind::FromClient), None);
+    assert_eq!(age(&rig, ActivityKind::FromClient), None);
     let_time_pass(Duration::from_millis(300)).await;
-    assert!(age(&rig, Kind::Socket).unwrap() >= Duration::from_millis(300));
+    assert!(age(&rig, ActivityKind::Socket).unwrap() >= Duration::from_millis(300));
     stream.shutdown().await.unwrap();
     rest(&mut stream).await;
     timeout(Duration::from_secs(2), rig.proxy.drained()).await.unwrap();
-    assert!(age(&rig, Kind::Socket).unwrap() < Duration::from_millis(250));
+    assert!(age(&rig, ActivityKind::Socket).unwrap() < Duration::from_millis(250));
 }

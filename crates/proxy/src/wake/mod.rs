@@ -9,20 +9,20 @@ use tokio::time::timeout_at;
 use crate::{
     Proxy,
     error::ProxyError,
-    gate::{View, Woken},
+    gate::{Woken, WorkspaceView},
     routes::Entry,
 };
 
 pub(crate) mod resolve;
 
-use resolve::{Closed, Step, Visit, Waiting, decide};
+use resolve::{Answer, Closed, Visit, Waiting, decide};
 
 /// Why a request is not answered by the workspace itself.
 #[derive(Debug)]
 pub(crate) enum NotReady {
-    Loading(Waiting, Arc<View>),
-    Closed(Closed, Arc<View>),
-    Limit(LimitHit, Arc<View>),
+    Loading(Waiting, Arc<WorkspaceView>),
+    Closed(Closed, Arc<WorkspaceView>),
+    Limit(LimitHit, Arc<WorkspaceView>),
     /// A request that does not wake came to a workspace that sleeps.
     Asleep,
     Error(ProxyError),
@@ -39,7 +39,7 @@ impl From<ProxyError> for NotReady {
 ///
 /// # Errors
 /// What the person sees instead.
-pub(crate) async fn hold(proxy: &Proxy, entry: &Entry, user: UserId) -> Result<Arc<View>, NotReady> {
+pub(crate) async fn hold(proxy: &Proxy, entry: &Entry, user: UserId) -> Result<Arc<WorkspaceView>, NotReady> {
     let began = Instant::now();
     let deadline = tokio::time::Instant::from_std(began) + proxy.settings.wake_hold;
     // Subscribed before reading: whatever changes after the reading is heard.
@@ -49,20 +49,20 @@ pub(crate) async fn hold(proxy: &Proxy, entry: &Entry, user: UserId) -> Result<A
         let looked = Instant::now();
         let view = proxy.routes.view(entry).await?;
         let waiting = match decide(&view, Visit::Navigation) {
-            Step::Forward => {
+            Answer::Forward => {
                 proxy.metrics.woken(began.elapsed());
                 return Ok(view);
             }
-            Step::Wake => match ask_once(proxy, entry, user, looked).await? {
+            Answer::Wake => match ask_once(proxy, entry, user, looked).await? {
                 Woken::Asked => Waiting::Starting,
                 Woken::Busy => Waiting::Stopping,
                 Woken::NeedsRecovery => return Err(NotReady::Closed(Closed::Broken, view)),
                 Woken::NotFound => return Err(ProxyError::NotFound.into()),
                 Woken::Limit(hit) => return Err(NotReady::Limit(hit, view)),
             },
-            Step::Wait(waiting) => waiting,
-            Step::Close(closed) => return Err(NotReady::Closed(closed, view)),
-            Step::Gone | Step::Asleep => return Err(ProxyError::NotFound.into()),
+            Answer::Wait(waiting) => waiting,
+            Answer::Close(closed) => return Err(NotReady::Closed(closed, view)),
+            Answer::Gone | Answer::Asleep => return Err(ProxyError::NotFound.into()),
         };
         let news = async {
             tokio::select! {

@@ -3,7 +3,7 @@
 use codehub_domain::{Desired, Operation, Phase};
 use http::{HeaderMap, Method, header};
 
-use crate::{gate::View, policy};
+use crate::{gate::WorkspaceView, policy};
 
 /// Who is behind a request. Only a person who opens a page wakes a workspace: a tab left open
 /// reconnects by itself, and if that woke it, it could never sleep.
@@ -60,7 +60,7 @@ pub(crate) enum Closed {
 
 /// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Answer {
     Forward,
     /// Ask for it to run, then wait.
     Wake,
@@ -73,34 +73,34 @@ pub(crate) enum Step {
 }
 
 /// The table of the proxy's phase policy.
-pub(crate) fn decide(view: &View, visit: Visit) -> Step {
+pub(crate) fn decide(view: &WorkspaceView, visit: Visit) -> Answer {
     if view.deleted {
-        return Step::Gone;
+        return Answer::Gone;
     }
     match (view.phase, visit) {
-        (Phase::Running, _) if !view.stopping() => Step::Forward,
-        (Phase::Running | Phase::Standby, Visit::Other) => Step::Asleep,
-        (Phase::Running, Visit::Navigation) => Step::Wait(Waiting::Stopping),
+        (Phase::Running, _) if !view.stopping() => Answer::Forward,
+        (Phase::Running | Phase::Standby, Visit::Other) => Answer::Asleep,
+        (Phase::Running, Visit::Navigation) => Answer::Wait(Waiting::Stopping),
         (Phase::Standby, Visit::Navigation) => match view.operation {
-            Operation::None if view.desired == Desired::Running => Step::Wait(Waiting::Starting),
-            Operation::None => Step::Wake,
-            Operation::Archiving => Step::Wait(Waiting::Archiving),
-            Operation::Stopping | Operation::Deleting => Step::Wait(Waiting::Stopping),
-            Operation::Restoring => Step::Wait(Waiting::Restoring),
+            Operation::None if view.desired == Desired::Running => Answer::Wait(Waiting::Starting),
+            Operation::None => Answer::Wake,
+            Operation::Archiving => Answer::Wait(Waiting::Archiving),
+            Operation::Stopping | Operation::Deleting => Answer::Wait(Waiting::Stopping),
+            Operation::Restoring => Answer::Wait(Waiting::Restoring),
             Operation::Provisioning | Operation::CreateEmptyArchive | Operation::Starting => {
-                Step::Wait(Waiting::Starting)
+                Answer::Wait(Waiting::Starting)
             }
         },
-        (Phase::Archived, Visit::Navigation) if on_its_way(view) => Step::Wait(Waiting::Restoring),
-        (Phase::Pending, Visit::Navigation) if on_its_way(view) => Step::Wait(Waiting::Starting),
-        (Phase::Archived, _) => Step::Close(Closed::Archived),
-        (Phase::Pending, _) => Step::Close(Closed::NotStarted),
-        (Phase::Error, _) => Step::Close(Closed::Broken),
-        (Phase::Deleting | Phase::Deleted, _) => Step::Gone,
+        (Phase::Archived, Visit::Navigation) if on_its_way(view) => Answer::Wait(Waiting::Restoring),
+        (Phase::Pending, Visit::Navigation) if on_its_way(view) => Answer::Wait(Waiting::Starting),
+        (Phase::Archived, _) => Answer::Close(Closed::Archived),
+        (Phase::Pending, _) => Answer::Close(Closed::NotStarted),
+        (Phase::Error, _) => Answer::Close(Closed::Broken),
+        (Phase::Deleting | Phase::Deleted, _) => Answer::Gone,
     }
 }
 
 /// Somebody has already pressed the button that the page would offer.
-fn on_its_way(view: &View) -> bool {
+fn on_its_way(view: &WorkspaceView) -> bool {
     view.desired == Desired::Running || matches!(view.operation, Operation::Restoring)
 }

@@ -5,7 +5,7 @@ use crate::idle::Piece;
 
 /// What a piece of the stream contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct FrameContents {
     /// Bytes of a text, binary or continuation frame.
     pub data: bool,
     /// A close frame began.
@@ -52,13 +52,13 @@ impl Frames {
     }
 
     /// Takes the next bytes of the stream.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Seen {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> FrameContents {
         self.feed_each(bytes, |_| {})
     }
 
     /// The same, and shows the payload of data frames as it passes. Of an opaque stream nothing is shown.
-    pub(crate) fn feed_each(&mut self, mut bytes: &[u8], mut show: impl FnMut(Piece<'_>)) -> Seen {
-        let mut seen = Seen::default();
+    pub(crate) fn feed_each(&mut self, mut bytes: &[u8], mut show: impl FnMut(Piece<'_>)) -> FrameContents {
+        let mut seen = FrameContents::default();
         if self.opaque {
             seen.data = !bytes.is_empty();
             return seen;
@@ -130,7 +130,7 @@ impl Frames {
         2 + length + mask
     }
 
-    fn begin(&mut self, seen: &mut Seen) {
+    fn begin(&mut self, seen: &mut FrameContents) {
         let [_, second, rest @ ..] = &self.header;
         self.remaining = match second & 0x7f {
             126 => u64::from(u16::from_be_bytes([rest[0], rest[1]])),

@@ -20,15 +20,15 @@ use tokio::{
 
 use crate::{
     Proxy,
-    activity::Kind,
+    activity::ActivityKind,
     authorize::Pass,
     error::ProxyError,
     forward::Answer,
     front::Takeover,
     http1::body::ProxyBody,
     idle::Watch,
-    policy::{self, location::Place},
-    rarely::Rarely,
+    policy::{self, location::Mount},
+    polled_when_woken::PolledWhenWoken,
     routes::{Entry, Latest},
 };
 
@@ -93,7 +93,7 @@ pub(super) fn switch(
     entry: &Arc<Entry>,
     answer: Answer,
     client: Client,
-    place: &Place<'_>,
+    place: &Mount<'_>,
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let protocol = answer
         .response
@@ -144,7 +144,7 @@ fn run(proxy: Arc<Proxy>, mut news: News, mut relay: Both) -> impl Future<Output
 /// Relays until either side ends, or we end it ourselves: then for that reason.
 async fn until_it_ends(proxy: &Proxy, news: &mut News, relay: &mut Both) -> Option<Ending> {
     let entry = news.entry.clone();
-    let mut news = Rarely::new(news.ends(proxy));
+    let mut news = PolledWhenWoken::new(news.ends(proxy));
     loop {
         let event = poll_fn(|cx| match relay.poll_event(cx) {
             Poll::Ready(event) => Poll::Ready(Either::Left(event)),
@@ -197,8 +197,12 @@ impl News {
     /// Resolves when this connection must end.
     async fn ends(&mut self, proxy: &Proxy) -> Ending {
         let entry = self.entry.clone();
-        let last_work =
-            || [Kind::Typing, Kind::FromClient].into_iter().filter_map(|kind| entry.cell.age(kind)).min();
+        let last_work = || {
+            [ActivityKind::Typing, ActivityKind::FromClient]
+                .into_iter()
+                .filter_map(|kind| entry.cell.age(kind))
+                .min()
+        };
         let mut reminded = None;
         loop {
             // Shutting down nudges, too.

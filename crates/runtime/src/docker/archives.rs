@@ -209,9 +209,9 @@ impl Archives for DockerArchives {
     }
 }
 
-type Told = oneshot::Receiver<Result<Summary>>;
+type SummaryReceiver = oneshot::Receiver<Result<Summary>>;
 
-fn told(summary: Told) -> Result<Summary> {
+fn told(summary: SummaryReceiver) -> Result<Summary> {
     summary.blocking_recv().unwrap_or_else(|_| {
         Err(ArchiveError::Unreachable { message: "the storage job's result never came".to_owned() })
     })
@@ -220,7 +220,7 @@ fn told(summary: Told) -> Result<Summary> {
 /// Writes what the job sends to the store. Counts only when both ends agree on every byte.
 fn receive(
     mut pieces: mpsc::Receiver<Bytes>,
-    summary: Told,
+    summary: SummaryReceiver,
     sink: &mut dyn std::io::Write,
 ) -> Result<PackSummary> {
     let mut digest = Sha256::new();
@@ -248,7 +248,11 @@ fn receive(
 }
 
 /// Gives the job what the store holds, and returns what the job made of it.
-fn send(mut stream: impl std::io::Read, to: &mpsc::Sender<Bytes>, summary: Told) -> Result<UnpackSummary> {
+fn send(
+    mut stream: impl std::io::Read,
+    to: &mpsc::Sender<Bytes>,
+    summary: SummaryReceiver,
+) -> Result<UnpackSummary> {
     loop {
         let mut piece = vec![0; PIECE];
         let got = stream.read(&mut piece).map_err(broken)?;

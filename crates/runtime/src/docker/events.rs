@@ -18,7 +18,7 @@ const QUEUE: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// This workspace's container ended.
-    Look(WorkspaceId),
+    Changed(WorkspaceId),
     /// Something happened, or may have while nobody listened.
     Wake,
 }
@@ -52,7 +52,7 @@ async fn follow(
         metrics::counter!(crate::metric::DOCKER_EVENTS).increment(1);
         let labels = event.actor.and_then(|actor| actor.attributes);
         let notice = read_labels(labels.as_ref(), deployment)
-            .map_or(Notice::Wake, |(workspace, _)| Notice::Look(workspace));
+            .map_or(Notice::Wake, |(workspace, _)| Notice::Changed(workspace));
         sender.send(notice).await?;
     }
     Ok(())

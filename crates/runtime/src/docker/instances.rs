@@ -36,9 +36,10 @@ use super::{
         Engine, LABEL_CONFIG, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, found, is_missing, is_status,
     },
     engine::{label_filter, read_labels},
-    furnish, image,
+    image,
     network::Network,
     safeguards::{self, Watch},
+    write_default_files,
 };
 use crate::{
     InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Safeguard,
@@ -305,12 +306,12 @@ impl Inner {
             }
         })?;
         shut_in?;
-        self.furnish(spec, &name).await;
+        self.write_default_files(spec, &name).await;
         client.start_container(&name, None).await.map_err(self.engine.failed("start the container"))
     }
 
     /// A home that will not have the IDE's settings is a home all the same.
-    async fn furnish(&self, spec: &InstanceSpec, container: &str) {
+    async fn write_default_files(&self, spec: &InstanceSpec, container: &str) {
         let files = self.config.ide.files;
         let known =
             |map: &HashMap<WorkspaceId, Generation>| map.get(&spec.workspace) == Some(&spec.generation());
@@ -318,8 +319,8 @@ impl Inner {
             return;
         }
         let owner = (self.config.uid, self.config.gid);
-        let home = furnish::Home { container, path: &self.config.home, owner };
-        match home.furnish(&self.engine, files).await {
+        let home = write_default_files::Home { container, path: &self.config.home, owner };
+        match home.write_default_files(&self.engine, files).await {
             Ok(()) => {
                 let mut furnished = self.furnished.lock().unwrap_or_else(PoisonError::into_inner);
                 furnished.insert(spec.workspace, spec.generation());

@@ -7,7 +7,7 @@
 //! | `pack LEVEL` | root, may read everything, on a read-only mount | – | the archive |
 //! | `unpack SIZE UNCOMPRESSED ENTRIES` | the IDE's user, no privileges | the archive | – |
 //!
-//! On stderr it says how it goes, one JSON object ([`Said`]) per line; the last one is the result.
+//! On stderr it says how it goes, one JSON object ([`JobMessage`]) per line; the last one is the result.
 
 use std::{
     ffi::OsString,
@@ -33,7 +33,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(500);
 /// What a job says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum JobMessage {
     /// How much there is to do, near enough.
     Total(u64),
     /// How much is done.
@@ -60,14 +60,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<String> = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let said = match run(&words) {
-        Ok(summary) => Said::Finished(summary),
+        Ok(summary) => JobMessage::Finished(summary),
         Err(error) => match error.downcast::<ArchiveError>() {
-            Ok(error) => Said::Failed { kind: kind_of(&error).to_owned(), message: error.to_string() },
-            Err(error) => Said::Failed { kind: "io".to_owned(), message: format!("{error:#}") },
+            Ok(error) => JobMessage::Failed { kind: kind_of(&error).to_owned(), message: error.to_string() },
+            Err(error) => JobMessage::Failed { kind: "io".to_owned(), message: format!("{error:#}") },
         },
     };
     say(&said);
-    if matches!(said, Said::Finished(_)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if matches!(said, JobMessage::Finished(_)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run(words: &[&str]) -> anyhow::Result<Summary> {
@@ -84,7 +84,7 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
         ["pack", level] => {
             let options = PackOptions { level: level.parse()?, ..PackOptions::default() };
             let cancel = CancellationToken::new();
-            say(&Said::Total(archive::estimate_home(volume, &cancel)?));
+            say(&JobMessage::Total(archive::estimate_home(volume, &cancel)?));
             let progress = Progress::new();
             let _reporting = report(&progress);
             let mut out = io::stdout().lock();
@@ -117,7 +117,7 @@ fn report(progress: &Progress) -> Sender<()> {
         while ended.recv_timeout(REPORT_EVERY) == Err(RecvTimeoutError::Timeout) {
             let done = progress.done();
             if done != last {
-                say(&Said::Done(done));
+                say(&JobMessage::Done(done));
                 last = done;
             }
         }
@@ -125,7 +125,7 @@ fn report(progress: &Progress) -> Sender<()> {
     end
 }
 
-fn say(said: &Said) {
+fn say(said: &JobMessage) {
     let line = serde_json::to_string(said).unwrap_or_default();
     // Nobody listening any more is noticed by the data, not here.
     let _ = writeln!(io::stderr().lock(), "{line}");

@@ -28,7 +28,7 @@ use super::{
     engine::{label_filter, read_labels},
     image,
     instances::remove_container,
-    job_main::{Said, Summary, VOLUME, failure},
+    job_main::{JobMessage, Summary, VOLUME, failure},
 };
 use crate::{Result, RuntimeError};
 use codehub_archive::{ArchiveError, Progress};
@@ -320,9 +320,9 @@ pub(super) struct Running {
 }
 
 /// What came out of a job.
-pub(super) enum Heard {
+pub(super) enum JobOutput {
     Data(Bytes),
-    Said(Said),
+    JobMessage(JobMessage),
     End,
 }
 
@@ -332,19 +332,19 @@ impl Running {
     }
 
     /// The next thing it says.
-    pub(super) async fn hear(&mut self) -> std::result::Result<Heard, ArchiveError> {
+    pub(super) async fn hear(&mut self) -> std::result::Result<JobOutput, ArchiveError> {
         loop {
             if let Some(end) = self.lines.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.lines.drain(..=end).collect();
                 match serde_json::from_slice(&line) {
-                    Ok(said) => return Ok(Heard::Said(said)),
+                    Ok(said) => return Ok(JobOutput::JobMessage(said)),
                     Err(_) => tracing::warn!(line = %String::from_utf8_lossy(&line), "a storage job said"),
                 }
                 continue;
             }
             match self.output.next().await {
-                None => return Ok(Heard::End),
-                Some(Ok(LogOutput::StdOut { message })) => return Ok(Heard::Data(message)),
+                None => return Ok(JobOutput::End),
+                Some(Ok(LogOutput::StdOut { message })) => return Ok(JobOutput::Data(message)),
                 Some(Ok(LogOutput::StdErr { message })) => self.lines.extend_from_slice(&message),
                 Some(Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. })) => {}
                 Some(Err(error)) => {
@@ -359,12 +359,14 @@ impl Running {
     pub(super) async fn total(&mut self) -> std::result::Result<u64, ArchiveError> {
         while self.early.iter().map(Bytes::len).sum::<usize>() < EARLY {
             match self.hear().await? {
-                Heard::Data(bytes) => self.early.push(bytes),
-                Heard::Said(Said::Total(total)) => return Ok(total),
-                Heard::Said(Said::Done(_)) => {}
-                Heard::Said(Said::Finished(summary)) => self.finished = Some(summary),
-                Heard::Said(Said::Failed { kind, message }) => return Err(failure(&kind, message)),
-                Heard::End => break,
+                JobOutput::Data(bytes) => self.early.push(bytes),
+                JobOutput::JobMessage(JobMessage::Total(total)) => return Ok(total),
+                JobOutput::JobMessage(JobMessage::Done(_)) => {}
+                JobOutput::JobMessage(JobMessage::Finished(summary)) => self.finished = Some(summary),
+                JobOutput::JobMessage(JobMessage::Failed { kind, message }) => {
+                    return Err(failure(&kind, message));
+                }
+                JobOutput::End => break,
             }
         }
         Ok(0)
@@ -410,16 +412,20 @@ impl Running {
         loop {
             match self.hear().await? {
                 // A receiver that is gone has its own reason; the job is ended with us.
-                Heard::Data(bytes) => drop(data.send(bytes).await),
-                Heard::Said(Said::Total(total)) => progress.start(total),
-                Heard::Said(Said::Done(done)) => progress.advance(done.saturating_sub(progress.done())),
-                Heard::Said(Said::Finished(summary)) => {
+                JobOutput::Data(bytes) => drop(data.send(bytes).await),
+                JobOutput::JobMessage(JobMessage::Total(total)) => progress.start(total),
+                JobOutput::JobMessage(JobMessage::Done(done)) => {
+                    progress.advance(done.saturating_sub(progress.done()))
+                }
+                JobOutput::JobMessage(JobMessage::Finished(summary)) => {
                     progress.advance(summary.uncompressed.saturating_sub(progress.done()));
                     finished = Some(summary);
                 }
-                Heard::Said(Said::Failed { kind, message }) => return Err(failure(&kind, message)),
+                JobOutput::JobMessage(JobMessage::Failed { kind, message }) => {
+                    return Err(failure(&kind, message));
+                }
                 // Only here: what it wrote before it said so may still be on its way.
-                Heard::End => break,
+                JobOutput::End => break,
             }
         }
         finished.ok_or_else(|| ArchiveError::Unreachable {

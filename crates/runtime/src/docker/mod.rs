@@ -10,7 +10,7 @@
 //! | `volumes` | the volumes port |
 //! | `jobs`, `job_main` | short-lived helper containers that read and write volumes |
 //! | `archives` | the archives port: a helper's stream joined to the archive engine |
-//! | `furnish` | the settings a home starts with |
+//! | `write_default_files` | the settings a home starts with |
 //! | `image` | pulling images, and building our own without any registry |
 //! | `events` | the engine's events, as wake-ups only |
 //!
@@ -22,7 +22,6 @@ mod body;
 mod engine;
 mod events;
 mod firewall;
-mod furnish;
 mod image;
 mod instances;
 mod isolation;
@@ -32,6 +31,7 @@ mod network;
 mod privileged;
 mod safeguards;
 mod volumes;
+mod write_default_files;
 
 pub use archives::DockerArchives;
 pub use engine::Engine;

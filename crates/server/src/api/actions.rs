@@ -66,11 +66,11 @@ enum Wanted {
 
 async fn ask(
     (State(app), CurrentUser(me), PathId(id), extract::Params(wait), _): Asked,
-    wish: Desired,
+    desired: Desired,
 ) -> Answer {
     let wait = wait.duration()?;
-    service::find(&app, &me.user, id, service::access_for(wish)).await?;
-    let workspace = service::ask(&app, id, wish, me.actor(), &service::requested(wish)).await?;
+    service::find(&app, &me.user, id, service::access_for(desired)).await?;
+    let workspace = service::ask(&app, id, desired, me.actor(), &service::requested(desired)).await?;
     accepted(&app, &me, workspace, wait).await
 }
 
@@ -143,13 +143,13 @@ async fn recover(
     extract::OptionalJson(body): extract::OptionalJson<RecoverBody>,
 ) -> Answer {
     let wait = wait.duration()?;
-    let wish = Recovery {
+    let recovery = Recovery {
         restore_from: fields::archive_key("restore_from", body.restore_from.as_deref())?,
         accept_data_loss: body.accept_data_loss,
         ..Recovery::default()
     };
     let desired = body.desired_state.as_deref().map(fields::desired_state).transpose()?;
     service::find(&app, &me.user, id, service::access_for_recovery(desired)).await?;
-    let workspace = service::recover(&app, id, wish, desired, me.actor()).await?;
+    let workspace = service::recover(&app, id, recovery, desired, me.actor()).await?;
     accepted(&app, &me, workspace, wait).await
 }

@@ -29,7 +29,7 @@ use crate::{
     auth::Identity,
     service::{self, Access, Denied},
 };
-use codehub_proxy::activity::{Cell, Kind};
+use codehub_proxy::activity::{ActivityKind, Cell};
 
 #[derive(OpenApi)]
 #[openapi(paths(keep_awake, list, release_all, release, snooze))]
@@ -124,8 +124,8 @@ pub async fn of(app: &App, workspace: &Workspace) -> std::result::Result<Activit
         // A line that changes no phase and comes from no controller is somebody's wish; one about what has
         // never been anything yet is its creation.
         let is_wish = |line: &HistoryEntry| line.from == line.to && line.actor != "controller";
-        let wish = history.items.into_iter().find(is_wish).filter(|line| line.from != Phase::Pending);
-        view.stopped_because = wish.map(|line| StoppedView {
+        let desired = history.items.into_iter().find(is_wish).filter(|line| line.from != Phase::Pending);
+        view.stopped_because = desired.map(|line| StoppedView {
             at: line.at,
             reason_code: line.reason.code(),
             reason: line.reason,
@@ -144,8 +144,8 @@ fn seen(
     sleeps_at: Option<Timestamp>,
 ) -> ActivityView {
     let ago = |age: Duration| now.saturating_sub(jiff::SignedDuration::try_from(age).unwrap_or_default());
-    let ages: Vec<(Kind, Duration)> =
-        Kind::ALL.into_iter().filter_map(|kind| Some((kind, cell?.age(kind)?))).collect();
+    let ages: Vec<(ActivityKind, Duration)> =
+        ActivityKind::ALL.into_iter().filter_map(|kind| Some((kind, cell?.age(kind)?))).collect();
     let last: BTreeMap<_, _> =
         ages.iter().filter_map(|(kind, age)| Some((kind.as_str(), ago(*age).ok()?))).collect();
     let newest = ages.iter().min_by_key(|(_, age)| *age);

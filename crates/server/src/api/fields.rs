@@ -37,7 +37,7 @@ pub(super) fn hold_reason(text: &str) -> Result<&str> {
 pub(super) fn desired_state(text: &str) -> Result<Desired> {
     match text.parse::<Desired>() {
         Ok(Desired::Deleted) => Err(ApiError::invalid("desired_state", "to delete a workspace, use DELETE")),
-        Ok(wish) => Ok(wish),
+        Ok(desired) => Ok(desired),
         Err(_) => Err(ApiError::invalid(
             "desired_state",
             format!(

@@ -19,7 +19,7 @@ use utoipa::OpenApi;
 use super::{
     error::{ApiError, ErrorBody, Result},
     extract::{self, PathId},
-    lasting::Lasting,
+    revalidated::Revalidated,
 };
 use crate::{
     app::App,
@@ -79,18 +79,18 @@ impl LogsQuery {
 ))]
 async fn read(
     State(app): State<Arc<App>>,
-    lasting: Lasting,
+    revalidated: Revalidated,
     PathId(id): PathId<WorkspaceId>,
     extract::Params(query): extract::Params<LogsQuery>,
 ) -> Result<Response> {
     let query = query.parse()?;
-    service::find(&app, &lasting.me.user, id, Access::Manage).await?;
+    service::find(&app, &revalidated.me.user, id, Access::Manage).await?;
     let logs = app.backends.instances.logs(id, query).await.map_err(|error| {
         tracing::warn!(workspace = %id, %error, "logs cannot be read");
         Denied::Unreachable("the logs cannot be read now: try again".into())
     })?;
     let allowed = if query.follow {
-        Either::Left(Box::pin(lasting.ended(Arc::clone(&app), Some(id))))
+        Either::Left(Box::pin(revalidated.ended(Arc::clone(&app), Some(id))))
     } else {
         Either::Right(std::future::pending())
     };

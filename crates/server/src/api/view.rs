@@ -180,7 +180,7 @@ impl WorkspaceView {
         let path = path(workspace.id);
         let config = &app.config;
         let expiry = app.expiry(workspace);
-        let at = |wish| expiry.filter(|expiry| expiry.to == wish).map(|expiry| expiry.acts_at);
+        let at = |desired| expiry.filter(|expiry| expiry.to == desired).map(|expiry| expiry.acts_at);
         Self {
             id: workspace.id,
             name: workspace.name.clone(),

@@ -150,7 +150,9 @@ async fn create(
         description: fields::description(create.description)?,
         memo: fields::memo(create.memo)?,
         image_ref: fields::image_ref(create.image_ref, &app.config.runtime)?,
-        desired: create.desired_state.map_or(Ok(Desired::Running), |wish| fields::desired_state(&wish))?,
+        desired: create
+            .desired_state
+            .map_or(Ok(Desired::Running), |desired| fields::desired_state(&desired))?,
         standby_ttl_seconds: fields::standby_ttl(create.standby_ttl_seconds, &app.config.ttl)?,
         archive_ttl_seconds: fields::archive_ttl(create.archive_ttl_seconds, &app.config.ttl)?,
         from_archive: fields::archive_key("from_archive", create.from_archive.as_deref())?,
@@ -254,11 +256,11 @@ async fn edit(
         activity_mode: patch.activity_mode.map(|mode| fields::activity_mode(mode.as_deref())).transpose()?,
         labels: patch.labels.map(fields::labels).transpose()?,
     };
-    let wish = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
+    let desired = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
     service::find(&app, &me.user, id, Access::Own).await?;
-    let workspace = match wish {
-        Some(wish) => {
-            service::edit_and_ask(&app, id, edit, wish, me.actor(), &Reason::StateRequested).await?
+    let workspace = match desired {
+        Some(desired) => {
+            service::edit_and_ask(&app, id, edit, desired, me.actor(), &Reason::StateRequested).await?
         }
         None => service::edit(&app, id, edit).await?,
     };

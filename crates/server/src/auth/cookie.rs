@@ -11,19 +11,19 @@ use http::{
 /// How many session cookies a request carries. With several, one of them was planted (by a program
 /// on a sibling domain, say), and nobody can tell which: none counts.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum SessionCookies<'a> {
     None,
     One(&'a str),
     Several,
 }
 
 /// Looks for the session in every `Cookie` header.
-pub fn session_secret(headers: &HeaderMap) -> Found<'_> {
+pub fn session_secret(headers: &HeaderMap) -> SessionCookies<'_> {
     let mut all = session_secrets(headers);
     match (all.next(), all.next()) {
-        (None, _) => Found::None,
-        (Some(secret), None) => Found::One(secret),
-        (Some(_), Some(_)) => Found::Several,
+        (None, _) => SessionCookies::None,
+        (Some(secret), None) => SessionCookies::One(secret),
+        (Some(_), Some(_)) => SessionCookies::Several,
     }
 }
 
@@ -93,9 +93,9 @@ mod tests {
             headers.append(COOKIE, HeaderValue::from_bytes(cookie.as_bytes()).unwrap());
         }
         match session_secret(&headers) {
-            Found::None => "-".into(),
-            Found::One(secret) => secret.to_owned(),
-            Found::Several => "several".into(),
+            SessionCookies::None => "-".into(),
+            SessionCookies::One(secret) => secret.to_owned(),
+            SessionCookies::Several => "several".into(),
         }
     }
 

@@ -80,9 +80,9 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthEr
         return Ok(Identity { user, via: Via::Token(token.id), until: token.expires_at.and_then(moment) });
     }
     let secret = match cookie::session_secret(headers) {
-        cookie::Found::One(secret) => secret,
-        cookie::Found::None => return Err(AuthError::Unauthorized("sign in first")),
-        cookie::Found::Several => {
+        cookie::SessionCookies::One(secret) => secret,
+        cookie::SessionCookies::None => return Err(AuthError::Unauthorized("sign in first")),
+        cookie::SessionCookies::Several => {
             return Err(AuthError::Unauthorized("the request carries several session cookies"));
         }
     };

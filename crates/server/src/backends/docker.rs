@@ -73,7 +73,7 @@ pub(super) async fn open(
 async fn pass_on(mut notices: mpsc::Receiver<Notice>, bus: Arc<dyn Bus>) {
     while let Some(notice) = notices.recv().await {
         let told = match notice {
-            Notice::Look(workspace) => bus.look(workspace).await,
+            Notice::Changed(workspace) => bus.look(workspace).await,
             Notice::Wake => bus.wake().await,
         };
         if let Err(error) = told {

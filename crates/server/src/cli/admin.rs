@@ -82,12 +82,12 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
         Command::Recover { workspace, restore_from, accept_data_loss, desired_state } => {
             let id: WorkspaceId = workspace.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
             let key = restore_from.as_deref().map(str::parse::<ArchiveKey>).transpose();
-            let wish = Recovery {
+            let recovery = Recovery {
                 restore_from: key.context("--restore-from")?,
                 accept_data_loss,
                 ..Recovery::default()
             };
-            recover(config, &*store(config).await?, id, wish, desired_state).await
+            recover(config, &*store(config).await?, id, recovery, desired_state).await
         }
         Command::Gc(GcCommand::Approve) => approve(&*store(config).await?).await,
     }
@@ -195,19 +195,19 @@ async fn recover(
     config: &Config,
     store: &dyn Store,
     id: WorkspaceId,
-    wish: Recovery,
+    recovery: Recovery,
     desired: Option<Desired>,
 ) -> anyhow::Result<()> {
     let workspace = store.workspace_get(id).await?.with_context(|| format!("there is no workspace {id}"))?;
-    if wish.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
+    if recovery.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
         bail!("--restore-from: this archive belongs to another workspace");
     }
-    if let Some(key) = wish.restore_from
+    if let Some(key) = recovery.restore_from
         && backends::open_archives(config, store).await?.head(&key.to_string()).await?.is_none()
     {
         bail!("--restore-from: there is no archive {key}");
     }
-    match store.workspace_recover(id, wish, desired, config.limits, Actor::Operator).await? {
+    match store.workspace_recover(id, recovery, desired, config.limits, Actor::Operator).await? {
         Recovered::Recovered(workspace) => {
             println!("{} is recovering; wanted: {}", workspace.name, workspace.desired);
             Ok(())

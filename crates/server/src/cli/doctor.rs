@@ -29,7 +29,7 @@ use Finding::{Bad, Good, Note};
 pub(super) async fn run(config: &Config) -> ExitCode {
     let mut report = Report::default();
     report.add("configuration", Good("valid".into()));
-    for sentence in &config.unheeded {
+    for sentence in &config.unknown_env {
         report.add("configuration", Note(sentence.clone()));
     }
     let (free, finding) = data_dir(&config.data_dir);

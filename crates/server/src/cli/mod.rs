@@ -101,7 +101,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         match command {
             Command::Serve => {
                 telemetry::init(&config.log);
-                for sentence in &config.unheeded {
+                for sentence in &config.unknown_env {
                     tracing::warn!("{sentence}");
                 }
                 serve::serve(config).await.map(|()| ExitCode::SUCCESS)

@@ -96,7 +96,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
     let config = Config {
         file: None,
-        unheeded: Vec::new(),
+        unknown_env: Vec::new(),
         role: r.word(
             "role",
             &[("all", Role::All), ("api", Role::Api), ("coordinator", Role::Coordinator)],

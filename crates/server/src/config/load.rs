@@ -10,7 +10,7 @@ use std::{
 use super::{
     Config, build,
     table::{NOT_OFFERED, SETTINGS, Setting, by_key},
-    unheeded::unheeded,
+    unknown_env::unknown_env,
     value,
 };
 
@@ -181,7 +181,7 @@ impl Effective {
         }
         let mut config = build::config(&values, sources.home.as_deref())?;
         config.file.clone_from(&file);
-        config.unheeded = unheeded(&sources.env);
+        config.unknown_env = unknown_env(&sources.env);
         Ok(Self { config, values, file })
     }
 }
@@ -275,11 +275,11 @@ fn text_of(value: &toml::Value, setting: &Setting) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Float(number) if setting.kind == value::Kind::Cpus => Some(number.to_string()),
-        toml::Value::Boolean(on) if setting.kind == value::Kind::Switch => Some(on.to_string()),
+        toml::Value::Float(number) if setting.kind == value::ValueKind::Cpus => Some(number.to_string()),
+        toml::Value::Boolean(on) if setting.kind == value::ValueKind::Switch => Some(on.to_string()),
         toml::Value::Array(items) if setting.kind.is_list() => {
             let words: Vec<&str> = items.iter().map(toml::Value::as_str).collect::<Option<_>>()?;
-            Some(if setting.kind == value::Kind::Words {
+            Some(if setting.kind == value::ValueKind::Words {
                 value::quote_words(words)
             } else {
                 words.join(", ")

@@ -165,7 +165,7 @@ fn variables_that_are_no_settings_are_shown_with_the_configuration() {
     let effective = Effective::load(&sources(&[("CODEHUB_LISTN", "127.0.0.1:1")], &[])).unwrap();
     let said = "# CODEHUB_LISTN is set, but there is no such setting: did you mean CODEHUB_LISTEN?";
     assert!(effective_toml(&effective).contains(said), "{}", effective_toml(&effective));
-    assert_eq!(effective.config.unheeded.len(), 1);
+    assert_eq!(effective.config.unknown_env.len(), 1);
 }
 
 #[test]

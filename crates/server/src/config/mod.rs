@@ -13,7 +13,7 @@ mod load;
 mod setting;
 mod show;
 pub mod table;
-mod unheeded;
+mod unknown_env;
 mod value;
 
 pub use load::{ConfigError, ConfigErrors, Effective, Origin, Overrides, Sources};
@@ -27,7 +27,7 @@ pub struct Config {
     /// The file it was read from. It may hold secrets.
     pub file: Option<PathBuf>,
     /// What somebody may have meant as a setting, a sentence each.
-    pub unheeded: Vec<String>,
+    pub unknown_env: Vec<String>,
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
     /// `http://127.0.0.1:8080` unless set: no trailing slash.

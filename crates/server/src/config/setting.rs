@@ -1,6 +1,6 @@
 //! What a setting is. [`super::table`] has them all.
 
-use super::value::Kind;
+use super::value::ValueKind;
 
 /// One setting.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Setting {
     pub env: &'static str,
     /// As it would be written; empty where there is none.
     pub default: &'static str,
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// For people: what it does, and what follows from it.
     pub help: &'static str,
     /// Masked wherever it is shown, and never taken from the command line (other people can read that).
@@ -29,13 +29,18 @@ pub(super) const fn setting(
     key: &'static str,
     env: &'static str,
     default: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     help: &'static str,
 ) -> Setting {
     Setting { key, env, default, kind, help, secret: false }
 }
 
 /// Masked, and not a flag: it may hold a password.
-pub(super) const fn secret(key: &'static str, env: &'static str, kind: Kind, help: &'static str) -> Setting {
+pub(super) const fn secret(
+    key: &'static str,
+    env: &'static str,
+    kind: ValueKind,
+    help: &'static str,
+) -> Setting {
     Setting { key, env, default: "", kind, help, secret: true }
 }

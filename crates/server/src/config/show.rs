@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{
     load::{Effective, Value},
     table::{SETTINGS, Setting},
-    value::Kind,
+    value::ValueKind,
 };
 
 /// `codehub.default.toml`: documentation and defaults at once.
@@ -24,7 +24,7 @@ pub fn default_file() -> String {
         &mut out,
         |out, name, setting| {
             let _ = writeln!(out, "\n# {}", setting.help);
-            if let Kind::OneOf(words) = setting.kind {
+            if let ValueKind::OneOf(words) = setting.kind {
                 let _ = writeln!(out, "# One of: {}.", words.join(", "));
             }
             let flag = if setting.secret { String::new() } else { format!(", --{}", setting.flag()) };
@@ -43,7 +43,7 @@ pub fn effective_toml(effective: &Effective) -> String {
         Some(path) => format!("# configuration file: {}\n", path.display()),
         None => String::from("# configuration file: none\n"),
     };
-    for sentence in &effective.config.unheeded {
+    for sentence in &effective.config.unknown_env {
         let _ = writeln!(out, "# {sentence}");
     }
     by_table(
@@ -75,7 +75,7 @@ pub fn effective_json(effective: &Effective) -> serde_json::Value {
             (value.setting.key.to_owned(), shown)
         })
         .collect();
-    json!({ "file": effective.file, "settings": settings, "unheeded": effective.config.unheeded })
+    json!({ "file": effective.file, "settings": settings, "unknown_env": effective.config.unknown_env })
 }
 
 /// Two values are worked out rather than written: show what they came to.

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 /// What a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `127.0.0.1:8080`
     Address,
     /// Addresses and networks separated by commas.
@@ -49,7 +49,7 @@ pub enum Kind {
     LogFilter,
 }
 
-impl Kind {
+impl ValueKind {
     /// What is allowed, after "allowed:".
     pub fn allowed(self) -> String {
         match self {

@@ -17,10 +17,10 @@ use super::{OWNER, Rig};
 async fn gone(rig: &Rig) -> Workspace {
     let id = rig.create("short-lived").await;
     rig.reaches(id, Phase::Running).await;
-    let wish = Desired::Deleted;
+    let desired = Desired::Deleted;
     let asked = rig
         .store
-        .workspace_ask(id, wish, Limits::NONE, Actor::User(OWNER), &Reason::DeleteRequested)
+        .workspace_ask(id, desired, Limits::NONE, Actor::User(OWNER), &Reason::DeleteRequested)
         .await
         .unwrap();
     assert!(matches!(asked, Asked::Changed(_)), "{asked:?}");

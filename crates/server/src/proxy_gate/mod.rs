@@ -22,7 +22,9 @@ use crate::{
     config::Config,
     service::{self, Denied},
 };
-use codehub_proxy::gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, View, Woken};
+use codehub_proxy::gate::{
+    ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, Woken, WorkspaceView,
+};
 
 /// Holds the app weakly, so that the app may own the proxy.
 pub struct AppGate {
@@ -73,9 +75,9 @@ impl Gate for AppGate {
         }
     }
 
-    async fn workspace(&self, id: WorkspaceId) -> Result<Option<View>, GateError> {
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError> {
         let workspace = self.store.workspace_get(id).await.map_err(unreachable)?;
-        Ok(workspace.map(|workspace| View::new(&workspace, self.ide)))
+        Ok(workspace.map(|workspace| WorkspaceView::new(&workspace, self.ide)))
     }
 
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError> {

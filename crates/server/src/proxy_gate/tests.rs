@@ -221,17 +221,17 @@ async fn from_sleep_to_the_ide_and_out_again() {
 
 #[tokio::test]
 async fn the_countdown_knows_what_was_seen_and_not_written_down() {
-    use codehub_proxy::activity::Kind;
+    use codehub_proxy::activity::ActivityKind;
     let server = Server::new(([127, 0, 0, 1], 9).into(), &[]).await;
     let id = server.workspace(Phase::Running, Desired::Running).await;
     let gate = server.gate();
     let before = gate.sleep(id).await.unwrap().unwrap();
     assert_eq!(before.ttl_seconds, 600);
     // By the database's clock, which lives in another year; the slack of flush and sync is in it.
-    server.app.activity.record(id, Kind::Http);
+    server.app.activity.record(id, ActivityKind::Http);
     server.app.activity.flush(&server.sink()).await.unwrap();
     let_time_pass(Duration::from_millis(50)).await;
-    server.app.activity.record(id, Kind::FromClient);
+    server.app.activity.record(id, ActivityKind::FromClient);
     let after = gate.sleep(id).await.unwrap().unwrap();
     assert!(after.stops_at > before.stops_at, "{before:?} {after:?}");
     let left = after.stops_at.unwrap().duration_since(after.now).as_secs_f64();

@@ -116,8 +116,8 @@ fn most_connections() -> usize {
     connections
 }
 
-type Place = tokio::sync::OwnedSemaphorePermit;
-type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, Place);
+type ConnectionSlot = tokio::sync::OwnedSemaphorePermit;
+type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, ConnectionSlot);
 
 /// The next connection, once there is a place for it: until then the kernel's queue holds it.
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {

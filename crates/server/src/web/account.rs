@@ -19,9 +19,9 @@ use super::{
     flash::Plain,
     forms::{Problem, Wrong},
     i18n::words,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     login::with_session,
-    view::{ClientAddress, Form, Me, View, see_other_saying},
+    view::{ClientAddress, Form, Me, PageContext, see_other_saying},
 };
 use crate::{
     app::App,
@@ -38,7 +38,7 @@ async fn show(me: Me) -> Response {
 }
 
 fn page(me: &Me, wrong: &[Wrong], said: Option<String>) -> Page {
-    let (view, t): (&View, _) = (&me.view, me.view.t);
+    let (view, t): (&PageContext, _) = (&me.view, me.view.t);
     let body = html! {
         div.page-head { h1 { (t.account) } }
         section.card.narrow {
@@ -65,7 +65,7 @@ fn page(me: &Me, wrong: &[Wrong], said: Option<String>) -> Page {
             }
         }
     };
-    Page::new(t.account, Place::Account, body)
+    Page::new(t.account, NavEntry::Account, body)
 }
 
 #[derive(Deserialize)]

@@ -18,7 +18,7 @@ use super::{
     error::Result,
     flash::{Flash, Plain},
     forms,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     view::{Form, Me, PathId, see_other_saying},
 };
 use crate::{
@@ -64,10 +64,10 @@ async fn archive(posted: Posted) -> Result<Response> {
 
 async fn answer(
     (State(app), me, PathId(id), Form(back)): Posted,
-    wish: Desired,
+    desired: Desired,
     done: Plain,
 ) -> Result<Response> {
-    match ask(&app, &me, id, wish).await {
+    match ask(&app, &me, id, desired).await {
         Ok(_) => Ok(see_other_saying(&app, back.path(), done)),
         // Its own page has the choice that is missing; the page one came from may not.
         Err(denied @ Denied::Recovery(_)) => {
@@ -77,9 +77,14 @@ async fn answer(
     }
 }
 
-async fn ask(app: &App, me: &Me, id: WorkspaceId, wish: Desired) -> std::result::Result<Workspace, Denied> {
-    service::find(app, me.user(), id, service::access_for(wish)).await?;
-    service::ask(app, id, wish, me.actor(), &service::requested(wish)).await
+async fn ask(
+    app: &App,
+    me: &Me,
+    id: WorkspaceId,
+    desired: Desired,
+) -> std::result::Result<Workspace, Denied> {
+    service::find(app, me.user(), id, service::access_for(desired)).await?;
+    service::ask(app, id, desired, me.actor(), &service::requested(desired)).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -112,9 +117,9 @@ async fn recover(
             Err(_) => return Ok(see_other_saying(&app, there, Plain::NoSuchArchive)),
         },
     };
-    let wish =
+    let recovery =
         Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes", ..Recovery::default() };
-    let flash = match service::recover(&app, id, wish, desired, me.actor()).await {
+    let flash = match service::recover(&app, id, recovery, desired, me.actor()).await {
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };
@@ -139,7 +144,7 @@ async fn confirm_delete(
         no_href: format!("/workspaces/{id}"),
         hidden: &[],
     };
-    Ok(Page::new(t.delete_title, Place::Workspaces, confirm.render(view)).respond(view))
+    Ok(Page::new(t.delete_title, NavEntry::Workspaces, confirm.render(view)).respond(view))
 }
 
 async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {

@@ -24,9 +24,9 @@ use super::{
     forms,
     i18n::words,
     icons,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     recover, row,
-    view::{Me, PathId, View, see_other_saying},
+    view::{Me, PageContext, PathId, see_other_saying},
 };
 use crate::{
     app::App,
@@ -69,7 +69,7 @@ async fn list(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceI
     let kept = archives::kept(&app, id).await?;
     let body = list_body(&me, &workspace, &kept);
     let title = format!("{} · {}", me.view.t.archives, workspace.name);
-    Ok(Page::new(title, Place::Workspaces, body).respond(&me.view))
+    Ok(Page::new(title, NavEntry::Workspaces, body).respond(&me.view))
 }
 
 fn list_body(me: &Me, ws: &Workspace, kept: &[ListedArchive]) -> Markup {
@@ -178,7 +178,7 @@ async fn files(
         (content)
     };
     let title = format!("{} · {}", t.files_of_archive, workspace.name);
-    Ok(Page::new(title, Place::Workspaces, body).respond_with(&me.view, status))
+    Ok(Page::new(title, NavEntry::Workspaces, body).respond_with(&me.view, status))
 }
 
 fn address(key: ArchiveKey, what: &str, path: &[u8]) -> String {
@@ -186,7 +186,7 @@ fn address(key: ArchiveKey, what: &str, path: &[u8]) -> String {
 }
 
 /// From the home down to where one is, each a link but the last.
-fn crumbs(view: &View, key: ArchiveKey, dir: &[u8]) -> Markup {
+fn crumbs(view: &PageContext, key: ArchiveKey, dir: &[u8]) -> Markup {
     let slashes = dir.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     let above = slashes.filter_map(|end| dir.get(..end));
     html! {
@@ -206,7 +206,7 @@ fn crumbs(view: &View, key: ArchiveKey, dir: &[u8]) -> Markup {
     }
 }
 
-fn listing(view: &View, key: ArchiveKey, dir: &[u8], page: FilePage, later: bool) -> Markup {
+fn listing(view: &PageContext, key: ArchiveKey, dir: &[u8], page: FilePage, later: bool) -> Markup {
     let t = view.t;
     let next = page.files.last().filter(|_| page.more).map(|last| encoded(name(&last.path)));
     let (directories, others): (Vec<_>, Vec<_>) =
@@ -236,7 +236,7 @@ fn listing(view: &View, key: ArchiveKey, dir: &[u8], page: FilePage, later: bool
     }
 }
 
-fn file_line(view: &View, key: ArchiveKey, file: &ArchivedFile) -> Markup {
+fn file_line(view: &PageContext, key: ArchiveKey, file: &ArchivedFile) -> Markup {
     let (t, shown) = (view.t, text(name(&file.path)));
     let target = |what: &str| html! { p.quiet.break { (what) " " bdi { (text(&file.target)) } } };
     let (kind, label, size) = match file.kind {
@@ -272,7 +272,7 @@ fn download(key: ArchiveKey, file: &ArchivedFile, shown: &str) -> Markup {
     html! { a href=(address(key, "file", &file.path)) data-testid="download" { bdi { (shown) } } }
 }
 
-fn not_listed(view: &View) -> Markup {
+fn not_listed(view: &PageContext) -> Markup {
     html! { section.card { p.quiet data-testid="not-listed" { (view.t.archive_not_listed) } } }
 }
 
@@ -313,5 +313,5 @@ async fn confirm_restore(State(app): State<Arc<App>>, me: Me, InPath(id, op): In
             }
         }
     };
-    Ok(Page::new(t.go_back_title, Place::Workspaces, body).respond(view))
+    Ok(Page::new(t.go_back_title, NavEntry::Workspaces, body).respond(view))
 }

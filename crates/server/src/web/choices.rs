@@ -10,7 +10,7 @@ use super::{
     error::{Result, WebError},
     forms::{WorkspaceForm, Wrong},
     i18n::words,
-    view::{Me, View},
+    view::{Me, PageContext},
 };
 use crate::{
     app::App,
@@ -41,7 +41,7 @@ impl Source {
     }
 
     /// The name a copy is offered.
-    pub(super) fn copy_name(&self, view: &View) -> String {
+    pub(super) fn copy_name(&self, view: &PageContext) -> String {
         words::copy_of(view.lang, &self.workspace.name)
             .chars()
             .take(codehub_domain::fields::NAME_MAX)
@@ -50,7 +50,7 @@ impl Source {
 }
 
 pub(super) fn source_note(
-    view: &View,
+    view: &PageContext,
     form: &WorkspaceForm,
     source: Option<&Source>,
     wrong: &[Wrong],
@@ -72,7 +72,7 @@ pub(super) fn source_note(
 
 /// A list where all that is allowed has a name; a field with suggestions where patterns are allowed.
 pub(super) fn image_field(
-    view: &View,
+    view: &PageContext,
     runtime: &RuntimeConfig,
     form: &WorkspaceForm,
     wrong: &[Wrong],
@@ -103,7 +103,7 @@ pub(super) fn image_field(
 }
 
 pub(super) fn mode_field(
-    view: &View,
+    view: &PageContext,
     default: ActivityMode,
     form: &WorkspaceForm,
     wrong: &[Wrong],

@@ -7,7 +7,7 @@ use super::{
     forms::Wrong,
     i18n::{Lang, words},
     icons,
-    view::View,
+    view::PageContext,
 };
 
 /// A phase as icon, word and colour: never colour alone.
@@ -22,14 +22,14 @@ pub(super) fn badge(lang: Lang, phase: Phase) -> Markup {
 
 /// A moment: how long ago or ahead for reading, exactly in the title. The script keeps it going and
 /// puts the reader's own time zone into the title.
-pub(super) fn moment(view: &View, at: Timestamp) -> Markup {
+pub(super) fn moment(view: &PageContext, at: Timestamp) -> Markup {
     html! {
         time datetime=(at) title=(words::exact(at)) { (words::relative(view.lang, at, view.now)) }
     }
 }
 
 /// A moment that lies ahead, and is never said to be past: what should happen then is late, not gone.
-pub(super) fn ahead(view: &View, at: Timestamp) -> Markup {
+pub(super) fn ahead(view: &PageContext, at: Timestamp) -> Markup {
     html! {
         time datetime=(at) title=(words::exact(at)) data-ahead {
             (words::relative(view.lang, at.max(view.now), view.now))
@@ -74,7 +74,7 @@ pub(super) fn post_button(
 }
 
 /// What is wrong with a field, said below it and tied to it for screen readers.
-pub(super) fn field_error(view: &View, wrong: &[Wrong], field: &str) -> Markup {
+pub(super) fn field_error(view: &PageContext, wrong: &[Wrong], field: &str) -> Markup {
     html! {
         @for one in wrong.iter().filter(|one| one.field == field) {
             p.field-error #{ (field) "-error" } data-testid="field-error" { (one.problem.text(view.lang)) }
@@ -123,7 +123,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(super) fn render(&self, view: &View, wrong: &[Wrong]) -> Markup {
+    pub(super) fn render(&self, view: &PageContext, wrong: &[Wrong]) -> Markup {
         let name = self.name;
         let is_wrong = wrong.iter().any(|one| one.field == name);
         let described = match (self.hint.is_some(), is_wrong) {
@@ -159,7 +159,7 @@ pub(super) struct Confirm<'a> {
 }
 
 impl Confirm<'_> {
-    pub(super) fn render(&self, view: &View) -> Markup {
+    pub(super) fn render(&self, view: &PageContext) -> Markup {
         html! {
             section.card.narrow.confirm data-dialog-content data-testid="confirm" {
                 h1 #dialog-title { (self.title) }

@@ -27,9 +27,9 @@ use super::{
     error::Result,
     i18n::{history, words},
     icons,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     logs, recover, row,
-    view::{Me, PathId, View},
+    view::{Me, PageContext, PathId},
 };
 use crate::{
     api::activity::{self, ActivityView},
@@ -94,7 +94,7 @@ async fn show(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceI
         (parts(&me, &detail))
         (logs::panel(&me.view, id, &tail))
     };
-    let page = Page::new(detail.workspace.name.clone(), Place::Workspaces, body);
+    let page = Page::new(detail.workspace.name.clone(), NavEntry::Workspaces, body);
     Ok(page.refreshing(is_active(&detail.workspace)).respond(&me.view))
 }
 
@@ -151,7 +151,7 @@ fn head(me: &Me, detail: &Detail) -> Markup {
 }
 
 /// Why nothing is being done, though it is not where it is wanted.
-fn waits(view: &View, ws: &Workspace) -> Markup {
+fn waits(view: &PageContext, ws: &Workspace) -> Markup {
     let Some(reason) = waiting(ws) else { return html! {} };
     html! {
         p.quiet data-testid="waiting" data-reason=(reason) {
@@ -163,7 +163,7 @@ fn waits(view: &View, ws: &Workspace) -> Markup {
     }
 }
 
-fn facts(view: &View, detail: &Detail) -> Markup {
+fn facts(view: &PageContext, detail: &Detail) -> Markup {
     let (t, ws) = (view.t, &detail.workspace);
     let ttl = |own: Option<u32>, default: u32| match own {
         None => words::default_ttl(view.lang, default),
@@ -204,7 +204,7 @@ fn facts(view: &View, detail: &Detail) -> Markup {
     }
 }
 
-fn conditions(view: &View, ws: &Workspace) -> Markup {
+fn conditions(view: &PageContext, ws: &Workspace) -> Markup {
     let (t, all) = (view.t, &ws.status.conditions);
     let table = [
         ("storage.volume_ready", t.volume_ready, &all.volume_ready),
@@ -250,7 +250,7 @@ fn conditions(view: &View, ws: &Workspace) -> Markup {
     }
 }
 
-fn archives(view: &View, detail: &Detail) -> Markup {
+fn archives(view: &PageContext, detail: &Detail) -> Markup {
     let t = view.t;
     html! {
         section #part-archives data-part .card {
@@ -277,7 +277,7 @@ fn archives(view: &View, detail: &Detail) -> Markup {
     }
 }
 
-fn past(view: &View, detail: &Detail) -> Markup {
+fn past(view: &PageContext, detail: &Detail) -> Markup {
     let (t, lang) = (view.t, view.lang);
     html! {
         section #part-history data-part .card {

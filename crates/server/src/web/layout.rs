@@ -10,12 +10,12 @@ use super::{
     flash::Tone,
     i18n::Lang,
     icons,
-    view::{Theme, View},
+    view::{PageContext, Theme},
 };
 
 /// Which entry of the navigation this page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum NavEntry {
     Workspaces,
     Tokens,
     Users,
@@ -27,14 +27,14 @@ pub enum Place {
 /// A page before it has its frame.
 pub struct Page {
     pub title: String,
-    pub place: Place,
+    pub place: NavEntry,
     /// Without a script, look again after this long: something is under way.
     pub refresh: bool,
     pub body: Markup,
 }
 
 impl Page {
-    pub fn new(title: impl Into<String>, place: Place, body: Markup) -> Self {
+    pub fn new(title: impl Into<String>, place: NavEntry, body: Markup) -> Self {
         Self { title: title.into(), place, refresh: false, body }
     }
 
@@ -43,17 +43,17 @@ impl Page {
         self
     }
 
-    pub fn respond(self, view: &View) -> Response {
+    pub fn respond(self, view: &PageContext) -> Response {
         self.respond_with(view, StatusCode::OK)
     }
 
-    pub fn respond_with(self, view: &View, status: StatusCode) -> Response {
+    pub fn respond_with(self, view: &PageContext, status: StatusCode) -> Response {
         let mut response = (status, Html(self.render(view).into_string())).into_response();
         response.extensions_mut().insert(FullPage);
         response
     }
 
-    pub fn render(&self, view: &View) -> Markup {
+    pub fn render(&self, view: &PageContext) -> Markup {
         let t = view.t;
         html! {
             (DOCTYPE)
@@ -94,7 +94,7 @@ impl Page {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FullPage;
 
-fn flashes(view: &View) -> Markup {
+fn flashes(view: &PageContext) -> Markup {
     html! {
         div #flashes {
             @if let Some(flash) = view.flash {
@@ -109,9 +109,9 @@ fn flashes(view: &View) -> Markup {
 }
 
 /// Only for somebody signed in: everything in it needs that.
-fn header(view: &View, place: Place) -> Markup {
+fn header(view: &PageContext, place: NavEntry) -> Markup {
     let t = view.t;
-    let entry = |to: &str, at: Place, text: &str| {
+    let entry = |to: &str, at: NavEntry, text: &str| {
         html! {
             li { a href=(to) aria-current=[(place == at).then_some("page")] { (text) } }
         }
@@ -123,11 +123,11 @@ fn header(view: &View, place: Place) -> Markup {
                     a.brand href="/" { (icons::logo()) span { "CodeHub" } }
                     nav.main-nav aria-label=(t.main_navigation) {
                         ul {
-                            (entry("/", Place::Workspaces, t.workspaces))
-                            (entry("/tokens", Place::Tokens, t.tokens))
+                            (entry("/", NavEntry::Workspaces, t.workspaces))
+                            (entry("/tokens", NavEntry::Tokens, t.tokens))
                             @if me.is_admin() {
-                                (entry("/users", Place::Users, t.users))
-                                (entry("/system", Place::System, t.system))
+                                (entry("/users", NavEntry::Users, t.users))
+                                (entry("/system", NavEntry::System, t.system))
                             }
                         }
                     }
@@ -138,13 +138,13 @@ fn header(view: &View, place: Place) -> Markup {
     }
 }
 
-fn account_menu(view: &View, me: &User, place: Place) -> Markup {
+fn account_menu(view: &PageContext, me: &User, place: NavEntry) -> Markup {
     let t = view.t;
     html! {
         details.menu data-testid="account-menu" {
             summary { (icons::person()) span.menu-name { (me.username) } }
             div.menu-panel {
-                a.menu-item href="/account" aria-current=[(place == Place::Account).then_some("page")] {
+                a.menu-item href="/account" aria-current=[(place == NavEntry::Account).then_some("page")] {
                     (t.account)
                 }
                 (preferences(view))
@@ -157,7 +157,7 @@ fn account_menu(view: &View, me: &User, place: Place) -> Markup {
 }
 
 /// Language and theme, each as a row of buttons.
-fn preferences(view: &View) -> Markup {
+fn preferences(view: &PageContext) -> Markup {
     let t = view.t;
     html! {
         form.prefs method="post" action="/preferences" {
@@ -184,7 +184,7 @@ fn preferences(view: &View) -> Markup {
     }
 }
 
-fn footer(view: &View) -> Markup {
+fn footer(view: &PageContext) -> Markup {
     html! {
         footer.bottom {
             @if view.me.is_none() { (preferences(view)) }

@@ -18,9 +18,9 @@ use super::{
     forms,
     i18n::words,
     icons,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     row::Row,
-    view::{Me, PathId, Query, View},
+    view::{Me, PageContext, PathId, Query},
 };
 use crate::{
     app::App,
@@ -101,7 +101,7 @@ async fn list(State(app): State<Arc<App>>, me: Me, Query(filter): Query<Filter>)
     let owners = if all { owners(&app, &page.items).await? } else { HashMap::new() };
     let refresh = page.items.iter().any(is_active);
     let body = body(&app, &me, &filter, &page, &owners);
-    Ok(Page::new(me.view.t.workspaces, Place::Workspaces, body).refreshing(refresh).respond(&me.view))
+    Ok(Page::new(me.view.t.workspaces, NavEntry::Workspaces, body).refreshing(refresh).respond(&me.view))
 }
 
 async fn owners(app: &App, workspaces: &[Workspace]) -> Result<HashMap<UserId, User>> {
@@ -218,7 +218,7 @@ fn toolbar(me: &Me, filter: &Filter, all: bool, searches: bool) -> Markup {
     }
 }
 
-fn empty(view: &View) -> Markup {
+fn empty(view: &PageContext) -> Markup {
     let t = view.t;
     html! {
         section.empty #empty data-testid="empty" {

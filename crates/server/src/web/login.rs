@@ -24,8 +24,8 @@ use super::{
     forms,
     i18n::{Lang, words},
     icons,
-    layout::{Page, Place},
-    view::{ClientAddress, Form, Query, Theme, View, Visitor, see_other, see_other_saying},
+    layout::{NavEntry, Page},
+    view::{ClientAddress, Form, PageContext, Query, Theme, Visitor, see_other, see_other_saying},
 };
 use crate::{
     app::App,
@@ -69,7 +69,7 @@ async fn show(
 }
 
 /// Nobody exists yet: the way in is the link in the server's log.
-fn not_set_up(view: &View) -> Response {
+fn not_set_up(view: &PageContext) -> Response {
     let t = view.t;
     let body = html! {
         section.card.narrow.door data-testid="not-set-up" {
@@ -78,7 +78,7 @@ fn not_set_up(view: &View) -> Response {
             p { (t.not_set_up_text) }
         }
     };
-    Page::new(t.not_set_up_title, Place::Outside, body).respond(view)
+    Page::new(t.not_set_up_title, NavEntry::Outside, body).respond(view)
 }
 
 #[derive(Deserialize)]
@@ -127,7 +127,7 @@ pub(super) fn with_session(app: &App, mut response: Response, session: &SignedIn
     response
 }
 
-fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Page {
+fn page(view: &PageContext, next: &str, username: &str, problem: Option<String>) -> Page {
     let t = view.t;
     let body = html! {
         section.card.narrow.door {
@@ -151,7 +151,7 @@ fn page(view: &View, next: &str, username: &str, problem: Option<String>) -> Pag
             }
         }
     };
-    Page::new(t.sign_in_title, Place::Outside, body)
+    Page::new(t.sign_in_title, NavEntry::Outside, body)
 }
 
 async fn sign_out(State(app): State<Arc<App>>, Visitor(_): Visitor, headers: HeaderMap) -> Result<Response> {

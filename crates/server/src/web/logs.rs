@@ -12,8 +12,8 @@ use maud::{Markup, html};
 use super::{
     error::Result,
     icons,
-    layout::{Page, Place},
-    view::{Me, PathId, View},
+    layout::{NavEntry, Page},
+    view::{Me, PageContext, PathId},
 };
 use crate::{
     app::App,
@@ -76,7 +76,7 @@ fn readable(text: &str) -> String {
     out
 }
 
-pub(super) fn panel(view: &View, id: WorkspaceId, tail: &Tail) -> Markup {
+pub(super) fn panel(view: &PageContext, id: WorkspaceId, tail: &Tail) -> Markup {
     let t = view.t;
     html! {
         section.card.logs-card {
@@ -92,7 +92,7 @@ pub(super) fn panel(view: &View, id: WorkspaceId, tail: &Tail) -> Markup {
     }
 }
 
-fn text(view: &View, tail: &Tail) -> Markup {
+fn text(view: &PageContext, tail: &Tail) -> Markup {
     let t = view.t;
     html! {
         @match &tail.0 {
@@ -119,7 +119,7 @@ async fn show(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceI
             (text(view, &tail))
         }
     };
-    Ok(Page::new(t.logs, Place::Workspaces, body).respond(view))
+    Ok(Page::new(t.logs, NavEntry::Workspaces, body).respond(view))
 }
 
 #[cfg(test)]

@@ -65,8 +65,8 @@ use maud::html;
 
 use crate::app::App;
 use error::WebError;
-use layout::{FullPage, Page, Place};
-use view::View;
+use layout::{FullPage, NavEntry, Page};
+use view::PageContext;
 
 /// A memo of 64 KiB, escaped at its worst, with room for the rest.
 const BODY_LIMIT: usize = 512 * 1024;
@@ -115,7 +115,7 @@ async fn finish(request: Request, next: Next) -> Response {
 /// Draws errors, ends a flash that was shown, and adds the headers every page has.
 fn finished(headers: &HeaderMap, uri: &Uri, mut response: Response) -> Response {
     if let Some(error) = response.extensions_mut().remove::<WebError>() {
-        response = drawn(&View::new(headers, uri), error, &response);
+        response = drawn(&PageContext::new(headers, uri), error, &response);
     }
     if response.extensions().get::<FullPage>().is_some() && cookies::get(headers, flash::COOKIE).is_some() {
         response.headers_mut().append(SET_COOKIE, cookies::set(flash::COOKIE, "", 0, false));
@@ -139,7 +139,7 @@ fn finished(headers: &HeaderMap, uri: &Uri, mut response: Response) -> Response 
 
 /// The error as a page, with the status and headers it had. Without the navigation: who is asking may
 /// be exactly what could not be found out.
-fn drawn(view: &View, error: WebError, plain: &Response) -> Response {
+fn drawn(view: &PageContext, error: WebError, plain: &Response) -> Response {
     let (title, text) = i18n::trouble::error(view.lang, error);
     let body = html! {
         section.card.narrow.door data-testid="error-page" data-status=(error.status().as_u16()) {
@@ -150,7 +150,7 @@ fn drawn(view: &View, error: WebError, plain: &Response) -> Response {
             div.actions.center { a.button.primary href="/" { (view.t.to_workspaces) } }
         }
     };
-    let mut page = Page::new(title, Place::Outside, body).respond_with(view, error.status());
+    let mut page = Page::new(title, NavEntry::Outside, body).respond_with(view, error.status());
     for (name, value) in plain.headers() {
         if *name != http::header::CONTENT_LENGTH && *name != http::header::CONTENT_TYPE {
             page.headers_mut().append(name.clone(), value.clone());

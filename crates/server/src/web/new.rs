@@ -17,8 +17,8 @@ use super::{
     flash::{Flash, Plain},
     forms::{self, WorkspaceForm, Wrong},
     i18n::{Lang, Texts, words},
-    layout::{Page, Place},
-    view::{Form, Me, PathId, Query, View, see_other, see_other_saying},
+    layout::{NavEntry, Page},
+    view::{Form, Me, PageContext, PathId, Query, see_other, see_other_saying},
 };
 use crate::{
     app::App,
@@ -107,7 +107,7 @@ struct Filled {
     refused: Option<Flash>,
 }
 
-fn create_page(app: &App, view: &View, filled: &Filled) -> Page {
+fn create_page(app: &App, view: &PageContext, filled: &Filled) -> Page {
     let Filled { form, source, wrong, refused } = filled;
     let t = view.t;
     let body = html! {
@@ -135,10 +135,10 @@ fn create_page(app: &App, view: &View, filled: &Filled) -> Page {
             }
         }
     };
-    Page::new(t.new_workspace, Place::Workspaces, body)
+    Page::new(t.new_workspace, NavEntry::Workspaces, body)
 }
 
-fn name_and_description(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+fn name_and_description(view: &PageContext, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
     let t = view.t;
     html! {
         (Field {
@@ -155,7 +155,7 @@ fn name_and_description(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> M
     }
 }
 
-fn desired_choice(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+fn desired_choice(view: &PageContext, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
     let chosen = form.desired_state.parse().unwrap_or(Desired::Running);
     html! {
         fieldset.field {
@@ -174,7 +174,7 @@ fn desired_choice(view: &View, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup 
     }
 }
 
-fn ttl_fields(view: &View, ttl: &TtlConfig, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+fn ttl_fields(view: &PageContext, ttl: &TtlConfig, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
     let t = view.t;
     html! {
         (ttl_field(view, &Ttl {
@@ -208,7 +208,7 @@ struct Ttl<'a> {
     bounds: TtlBounds,
 }
 
-fn ttl_field(view: &View, ttl: &Ttl<'_>, wrong: &[Wrong]) -> Markup {
+fn ttl_field(view: &PageContext, ttl: &Ttl<'_>, wrong: &[Wrong]) -> Markup {
     let unit = if ttl.unit.is_empty() { "m" } else { ttl.unit };
     let is_wrong = wrong.iter().any(|one| one.field == ttl.name);
     html! {
@@ -283,7 +283,13 @@ fn form_of(workspace: &Workspace) -> WorkspaceForm {
     }
 }
 
-fn edit_page(app: &App, view: &View, workspace: &Workspace, form: &WorkspaceForm, wrong: &[Wrong]) -> Page {
+fn edit_page(
+    app: &App,
+    view: &PageContext,
+    workspace: &Workspace,
+    form: &WorkspaceForm,
+    wrong: &[Wrong],
+) -> Page {
     let t = view.t;
     let body = html! {
         section.card.narrow data-dialog-content {
@@ -306,5 +312,5 @@ fn edit_page(app: &App, view: &View, workspace: &Workspace, form: &WorkspaceForm
             }
         }
     };
-    Page::new(t.edit_workspace, Place::Workspaces, body)
+    Page::new(t.edit_workspace, NavEntry::Workspaces, body)
 }

@@ -14,7 +14,7 @@ use super::{
     detail::Detail,
     i18n::{trouble, words},
     icons, row,
-    view::{Me, View},
+    view::{Me, PageContext},
 };
 use crate::service;
 
@@ -152,7 +152,7 @@ fn forms(me: &Me, detail: &Detail, archives: &[ListedArchive], ways: Ways) -> Ma
 }
 
 /// The box to tick before an archive becomes the home.
-pub(super) fn confirm_going_back(view: &View, drops_home: bool) -> Markup {
+pub(super) fn confirm_going_back(view: &PageContext, drops_home: bool) -> Markup {
     confirmation(if drops_home { view.t.confirm_drop } else { view.t.confirm_restore }, drops_home)
 }
 

@@ -13,7 +13,7 @@ use super::{
     components,
     i18n::{trouble, words},
     icons,
-    view::View,
+    view::PageContext,
 };
 use crate::service::{self, Access};
 
@@ -33,7 +33,7 @@ pub(super) struct Buttons {
 impl Buttons {
     pub(super) fn of(user: &User, workspace: &Workspace) -> Self {
         let may = |access| service::permit(user, workspace, access).is_ok();
-        let can = |wish| may(service::access_for(wish)) && ask(workspace, wish) == Answer::Change;
+        let can = |desired| may(service::access_for(desired)) && ask(workspace, desired) == Answer::Change;
         let (phase, operation) = (workspace.status.phase, workspace.status.operation);
         Self {
             open: may(Access::Own)
@@ -71,7 +71,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    pub(super) fn render(&self, view: &View) -> Markup {
+    pub(super) fn render(&self, view: &PageContext) -> Markup {
         let ws = self.workspace;
         let id = ws.id;
         html! {
@@ -93,7 +93,7 @@ impl Row<'_> {
 }
 
 /// What a screen reader hears when it changes.
-pub(super) fn label(view: &View, ws: &Workspace) -> String {
+pub(super) fn label(view: &PageContext, ws: &Workspace) -> String {
     match ws.status.operation {
         Operation::None => words::phase(view.lang, ws.status.phase).to_owned(),
         operation => words::operation(view.lang, operation).to_owned(),
@@ -101,7 +101,12 @@ pub(super) fn label(view: &View, ws: &Workspace) -> String {
 }
 
 /// Phase, what is being done, how far, what went wrong, what comes next by itself.
-pub(super) fn state(view: &View, ws: &Workspace, expiry: Option<Expiry>, with_trouble: bool) -> Markup {
+pub(super) fn state(
+    view: &PageContext,
+    ws: &Workspace,
+    expiry: Option<Expiry>,
+    with_trouble: bool,
+) -> Markup {
     let (lang, status) = (view.lang, &ws.status);
     html! {
         div.state-line {
@@ -139,7 +144,13 @@ pub(super) fn state(view: &View, ws: &Workspace, expiry: Option<Expiry>, with_tr
 }
 
 /// The buttons of a workspace, most wanted first.
-pub(super) fn actions(view: &View, user: &User, ws: &Workspace, back: &str, with_edit: bool) -> Markup {
+pub(super) fn actions(
+    view: &PageContext,
+    user: &User,
+    ws: &Workspace,
+    back: &str,
+    with_edit: bool,
+) -> Markup {
     let (t, buttons) = (view.t, Buttons::of(user, ws));
     let to = |verb: &str| format!("/workspaces/{}/{verb}", ws.id);
     let start = if ws.status.phase == Phase::Archived { t.restore } else { t.start };

@@ -14,9 +14,9 @@ use super::{
     flash::Plain,
     forms::{Problem, Wrong},
     icons,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     login::with_session,
-    view::{Form, Query, View, Visitor, see_other, see_other_saying},
+    view::{Form, PageContext, Query, Visitor, see_other, see_other_saying},
 };
 use crate::{
     app::App,
@@ -105,7 +105,7 @@ pub(super) fn check(username: &str, password: &str, again: &str) -> Vec<Wrong> {
     wrong
 }
 
-fn page(app: &App, view: &View, token: &str, username: &str, wrong: &[Wrong], refused: bool) -> Page {
+fn page(app: &App, view: &PageContext, token: &str, username: &str, wrong: &[Wrong], refused: bool) -> Page {
     let t = view.t;
     let body = html! {
         section.card.narrow.door.setup {
@@ -135,11 +135,11 @@ fn page(app: &App, view: &View, token: &str, username: &str, wrong: &[Wrong], re
             }
         }
     };
-    Page::new(t.setup_title, Place::Outside, body)
+    Page::new(t.setup_title, NavEntry::Outside, body)
 }
 
 /// What anybody should know before the first workspace runs.
-fn process_mode(view: &View) -> Markup {
+fn process_mode(view: &PageContext) -> Markup {
     let t = view.t;
     html! {
         aside.note data-testid="process-mode" {

@@ -12,8 +12,8 @@ use super::{
     error::Result,
     i18n::words,
     icons,
-    layout::{Page, Place},
-    view::{Admin, View},
+    layout::{NavEntry, Page},
+    view::{Admin, PageContext},
 };
 use crate::{
     api::{self, Replica},
@@ -105,11 +105,11 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
             }
         }
     };
-    Ok(Page::new(t.system, Place::System, body).respond(view))
+    Ok(Page::new(t.system, NavEntry::System, body).respond(view))
 }
 
 /// The processes of the deployment: who leads, since when, and what they are.
-fn table(view: &View, replicas: &[Replica], since: Option<Timestamp>) -> Markup {
+fn table(view: &PageContext, replicas: &[Replica], since: Option<Timestamp>) -> Markup {
     let t = view.t;
     let at = |moment_of: Option<Timestamp>| html! { @if let Some(at) = moment_of { (moment(view, at)) } };
     html! {
@@ -140,7 +140,7 @@ fn table(view: &View, replicas: &[Replica], since: Option<Timestamp>) -> Markup 
 }
 
 /// What keeps workspaces apart; the words are the runtime's own.
-fn safeguard(view: &View, Safeguard { name, state, text }: &Safeguard) -> Markup {
+fn safeguard(view: &PageContext, Safeguard { name, state, text }: &Safeguard) -> Markup {
     let label = match *name {
         "engine" => view.t.container_engine,
         "firewall" => view.t.firewall,
@@ -158,7 +158,7 @@ fn safeguard(view: &View, Safeguard { name, state, text }: &Safeguard) -> Markup
     }
 }
 
-fn backend(view: &View, name: &str, kind: &str, answers: bool) -> Markup {
+fn backend(view: &PageContext, name: &str, kind: &str, answers: bool) -> Markup {
     html! {
         dt { (name) }
         dd {

@@ -15,8 +15,8 @@ use super::{
     flash::Plain,
     forms::{Problem, Wrong},
     icons,
-    layout::{Page, Place},
-    view::{Form, Me, PathId, View, see_other, see_other_saying},
+    layout::{NavEntry, Page},
+    view::{Form, Me, PageContext, PathId, see_other, see_other_saying},
 };
 use crate::{
     app::App,
@@ -68,7 +68,7 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<NewToken>)
     Ok(page(&me.view, &tokens, "", &[], Some(&token)).respond_with(&me.view, StatusCode::CREATED))
 }
 
-fn page(view: &View, tokens: &[ApiToken], name: &str, wrong: &[Wrong], created: Option<&str>) -> Page {
+fn page(view: &PageContext, tokens: &[ApiToken], name: &str, wrong: &[Wrong], created: Option<&str>) -> Page {
     let t = view.t;
     let body = html! {
         div.page-head { div { h1 { (t.tokens) } p.sub { (t.tokens_text) } } }
@@ -104,11 +104,11 @@ fn page(view: &View, tokens: &[ApiToken], name: &str, wrong: &[Wrong], created: 
             @if tokens.is_empty() { p.quiet { (t.no_tokens) } } @else { (table(view, tokens, "/tokens", t.delete)) }
         }
     };
-    Page::new(t.tokens, Place::Tokens, body)
+    Page::new(t.tokens, NavEntry::Tokens, body)
 }
 
 /// Tokens, each with a way to end it: a page below `base` asks first.
-pub(super) fn table(view: &View, tokens: &[ApiToken], base: &str, end: &str) -> Markup {
+pub(super) fn table(view: &PageContext, tokens: &[ApiToken], base: &str, end: &str) -> Markup {
     let t = view.t;
     html! {
         table.stacking {
@@ -151,7 +151,7 @@ async fn confirm(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<TokenId
         no_href: "/tokens".into(),
         hidden: &[],
     };
-    Ok(Page::new(t.delete_token_title, Place::Tokens, confirm.render(view)).respond(view))
+    Ok(Page::new(t.delete_token_title, NavEntry::Tokens, confirm.render(view)).respond(view))
 }
 
 async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<TokenId>) -> Result<Response> {

@@ -15,9 +15,9 @@ use super::{
     components::Confirm,
     error::{Result, WebError},
     flash::Plain,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     tokens,
-    view::{Admin, View, see_other_saying},
+    view::{Admin, PageContext, see_other_saying},
 };
 use crate::app::App;
 
@@ -26,7 +26,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 }
 
 /// The part of a user's page that lists their tokens.
-pub(super) fn section(view: &View, user: UserId, tokens: &[ApiToken]) -> Markup {
+pub(super) fn section(view: &PageContext, user: UserId, tokens: &[ApiToken]) -> Markup {
     let t = view.t;
     html! {
         section.card data-testid="user-tokens" {
@@ -63,7 +63,7 @@ async fn confirm(
         no_href: format!("/users/{user}"),
         hidden: &[],
     };
-    Ok(Page::new(t.revoke_token_title, Place::Users, confirm.render(view)).respond(view))
+    Ok(Page::new(t.revoke_token_title, NavEntry::Users, confirm.render(view)).respond(view))
 }
 
 async fn revoke(

@@ -25,9 +25,9 @@ use super::{
     forms::{Problem, Wrong},
     i18n::words,
     icons,
-    layout::{Page, Place},
+    layout::{NavEntry, Page},
     setup, user_tokens,
-    view::{Admin, Form, Me, PathId, Query, View, see_other_saying},
+    view::{Admin, Form, Me, PageContext, PathId, Query, see_other_saying},
 };
 use crate::app::App;
 use codehub_domain::fields as rules;
@@ -100,10 +100,10 @@ fn list_page(me: &Me, users: &StorePage<User>, username: &str, wrong: &[Wrong]) 
             }
         }
     };
-    Page::new(t.users, Place::Users, body)
+    Page::new(t.users, NavEntry::Users, body)
 }
 
-fn active(view: &View, user: &User) -> Markup {
+fn active(view: &PageContext, user: &User) -> Markup {
     html! {
         @if user.disabled {
             span.no.bad { (icons::cross()) (view.t.disabled) }
@@ -113,7 +113,7 @@ fn active(view: &View, user: &User) -> Markup {
     }
 }
 
-fn role_select(view: &View, chosen: Role) -> Markup {
+fn role_select(view: &PageContext, chosen: Role) -> Markup {
     html! {
         div.field {
             label for="role" { (view.t.role) }
@@ -194,7 +194,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin, PathId(id): PathId<
             }
         }
     };
-    Ok(Page::new(user.username.clone(), Place::Users, body).respond(view))
+    Ok(Page::new(user.username.clone(), NavEntry::Users, body).respond(view))
 }
 
 #[derive(Deserialize)]
@@ -277,7 +277,7 @@ async fn confirm(
         no_href: format!("/users/{id}"),
         hidden: &[],
     };
-    Ok(Page::new(t.delete_user_title, Place::Users, confirm.render(view)).respond(view))
+    Ok(Page::new(t.delete_user_title, NavEntry::Users, confirm.render(view)).respond(view))
 }
 
 async fn delete(

@@ -33,7 +33,7 @@ use codehub_proxy::client;
 
 /// What every page needs to know to be drawn.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct PageContext {
     pub lang: Lang,
     pub t: &'static Texts,
     pub theme: Theme,
@@ -44,7 +44,7 @@ pub struct View {
     pub now: Timestamp,
 }
 
-impl View {
+impl PageContext {
     pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
         let lang = Lang::of(headers);
         let theme = Theme::chosen(headers);
@@ -62,7 +62,7 @@ impl View {
 }
 
 /// Anybody. A form they send must not come from another site.
-pub struct Visitor(pub View);
+pub struct Visitor(pub PageContext);
 
 impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = WebError;
@@ -73,7 +73,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
         {
             return Err(WebError::Foreign);
         }
-        Ok(Self(View::new(&parts.headers, &parts.uri)))
+        Ok(Self(PageContext::new(&parts.headers, &parts.uri)))
     }
 }
 
@@ -83,7 +83,7 @@ fn is_write(method: &Method) -> bool {
 
 /// Somebody signed in; everybody else is sent to sign in first.
 pub struct Me {
-    pub view: View,
+    pub view: PageContext,
     pub identity: Identity,
 }
 
@@ -116,7 +116,7 @@ impl FromRequestParts<Arc<App>> for Me {
     type Rejection = SignIn;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
-        let mut view = View::new(&parts.headers, &parts.uri);
+        let mut view = PageContext::new(&parts.headers, &parts.uri);
         let identity = match auth::identify(app, &parts.headers).await {
             Ok(identity) => identity,
             Err(AuthError::Unauthorized(_)) => {

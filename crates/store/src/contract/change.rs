@@ -101,9 +101,9 @@ pub(crate) async fn nothing_follows_a_deletion(harness: &Harness) {
             let store = harness.store.clone();
             racers.push(tokio::spawn(async move {
                 if n == 3 {
-                    let wish = Desired::Deleted;
+                    let desired = Desired::Deleted;
                     store
-                        .workspace_ask(id, wish, Limits::NONE, Actor::Operator, &Reason::DeleteRequested)
+                        .workspace_ask(id, desired, Limits::NONE, Actor::Operator, &Reason::DeleteRequested)
                         .await
                         .unwrap();
                 } else {

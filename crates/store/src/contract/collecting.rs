@@ -94,8 +94,8 @@ pub(crate) async fn what_is_claimed_is_nobodys_home(harness: &Harness) {
         })
         .await;
     let recover = |key| {
-        let wish = Recovery { restore_from: Some(key), accept_data_loss: true, ..Recovery::default() };
-        harness.store.workspace_recover(made.id, wish, None, Limits::NONE, Actor::Operator)
+        let desired = Recovery { restore_from: Some(key), accept_data_loss: true, ..Recovery::default() };
+        harness.store.workspace_recover(made.id, desired, None, Limits::NONE, Actor::Operator)
     };
     let refused = Recovered::Refused(RecoveryRefusal::BeingDeleted);
     assert_eq!(recover(key).await.unwrap(), refused);

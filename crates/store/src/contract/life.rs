@@ -83,7 +83,7 @@ pub(crate) async fn the_table_of_wishes(harness: &Harness) {
         (Phase::Error, Operation::None, Some(ErrorReason::DataLost)),
         (Phase::Error, Operation::None, None),
     ] {
-        for &wish in Desired::ALL {
+        for &desired in Desired::ALL {
             let made = harness.workspace(user.id, Desired::Standby).await;
             let before = harness
                 .put(epoch, made.id, |status| {
@@ -92,10 +92,10 @@ pub(crate) async fn the_table_of_wishes(harness: &Harness) {
                     status.error = error.map(failure);
                 })
                 .await;
-            let expected = ask(&before, wish);
-            let asked = harness.ask(made.id, wish).await;
+            let expected = ask(&before, desired);
+            let asked = harness.ask(made.id, desired).await;
             let after = harness.get(made.id).await;
-            let row = format!("{phase} {operation} {error:?} wants {wish}");
+            let row = format!("{phase} {operation} {error:?} wants {desired}");
             match expected {
                 Answer::Refuse(refusal) => {
                     assert_eq!(asked, Asked::Refused(refusal), "{row}");
@@ -107,9 +107,9 @@ pub(crate) async fn the_table_of_wishes(harness: &Harness) {
                 }
                 Answer::Change => {
                     assert_eq!(asked, Asked::Changed(Box::new(after.clone())), "{row}");
-                    assert_eq!((after.desired, after.revision), (wish, before.revision + 1), "{row}");
+                    assert_eq!((after.desired, after.revision), (desired, before.revision + 1), "{row}");
                     assert_eq!(after.status, before.status, "{row}: a wish is not a phase");
-                    assert_eq!(after.deleted_at.is_some(), wish == Desired::Deleted, "{row}");
+                    assert_eq!(after.deleted_at.is_some(), desired == Desired::Deleted, "{row}");
                 }
             }
         }
@@ -147,8 +147,8 @@ pub(crate) async fn deleting_keeps_the_row_and_hides_it(harness: &Harness) {
     let list = harness.store.workspace_list(&ListFilter { limit: 9, ..Default::default() }).await.unwrap();
     assert_eq!((list.items.len(), list.total), (0, Some(0)));
     assert!(harness.store.workspace_counts().await.unwrap().is_empty());
-    for &wish in Desired::ALL {
-        assert_eq!(harness.ask(made.id, wish).await, Asked::Refused(Refusal::Gone), "{wish}");
+    for &desired in Desired::ALL {
+        assert_eq!(harness.ask(made.id, desired).await, Asked::Refused(Refusal::Gone), "{desired}");
     }
     // The controller still finishes it, and its history stays.
     harness.put(epoch, made.id, |status| status.phase = Phase::Deleted).await;

@@ -73,7 +73,8 @@ pub(crate) async fn a_refused_creation_leaves_nothing(harness: &Harness) {
 pub(crate) async fn what_takes_a_place(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let ask = |id, wish| harness.store.workspace_ask(id, wish, one, Actor::Operator, &Reason::StateRequested);
+    let ask =
+        |id, desired| harness.store.workspace_ask(id, desired, one, Actor::Operator, &Reason::StateRequested);
     let first = harness.workspace(user.id, Desired::Running).await;
     let second = harness.workspace(user.id, Desired::Standby).await;
     harness.put(epoch, first.id, |status| status.phase = Phase::Running).await;

@@ -191,9 +191,9 @@ impl Harness {
         self.store.workspace_get(id).await.unwrap().unwrap()
     }
 
-    async fn ask(&self, id: WorkspaceId, wish: Desired) -> Asked {
+    async fn ask(&self, id: WorkspaceId, desired: Desired) -> Asked {
         self.store
-            .workspace_ask(id, wish, Limits::NONE, Actor::Operator, &Reason::StateRequested)
+            .workspace_ask(id, desired, Limits::NONE, Actor::Operator, &Reason::StateRequested)
             .await
             .unwrap()
     }

@@ -30,23 +30,23 @@ pub(crate) async fn recovery_follows_the_domain(harness: &Harness) {
         for with_key in [true, false] {
             let before = lost(harness, epoch).await;
             let restore_from = with_key.then(|| ArchiveKey::of(before.id, op_id()));
-            let wish = Recovery { restore_from, accept_data_loss, ..Recovery::default() };
+            let recovery = Recovery { restore_from, accept_data_loss, ..Recovery::default() };
             let result = harness
                 .store
-                .workspace_recover(before.id, wish, None, Limits::NONE, Actor::Operator)
+                .workspace_recover(before.id, recovery, None, Limits::NONE, Actor::Operator)
                 .await
                 .unwrap();
             let after = harness.get(before.id).await;
-            match recover(&before.status, wish) {
+            match recover(&before.status, recovery) {
                 Ok(expected) => {
                     assert_eq!(result, Recovered::Recovered(Box::new(after.clone())));
                     assert_eq!((&after.status, after.revision), (&expected, before.revision + 1));
-                    assert_eq!(after.desired, before.desired, "recovery leaves the wish");
+                    assert_eq!(after.desired, before.desired, "recovery leaves the recovery");
                     let due = harness.store.workspaces_due(Due::Active).await.unwrap();
                     assert!(due.workspaces.contains(&after), "the controller will look");
                     let history = harness.store.workspace_history(before.id, None, 1).await.unwrap();
                     assert_eq!(history.items[0].actor, "operator");
-                    let entry = recovered_entry(&before.status, &after.status, wish, Actor::Operator);
+                    let entry = recovered_entry(&before.status, &after.status, recovery, Actor::Operator);
                     assert_eq!(history.items[0].reason, entry.reason);
                 }
                 Err(refusal) => {
@@ -135,8 +135,9 @@ pub(crate) async fn recovery_and_its_wish_are_one_step(harness: &Harness) {
     harness.workspace(before.owner, Desired::Running).await;
     let mut changes = harness.changes().await;
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let recover =
-        |id, wish, desired| harness.store.workspace_recover(id, wish, Some(desired), one, Actor::Operator);
+    let recover = |id, recovery, desired| {
+        harness.store.workspace_recover(id, recovery, Some(desired), one, Actor::Operator)
+    };
     let refused = recover(before.id, Recovery::default(), Desired::Running).await.unwrap();
     assert!(matches!(refused, Recovered::LimitReached(_)), "{refused:?}");
     assert_eq!(harness.get(before.id).await, before, "not recovered, either");

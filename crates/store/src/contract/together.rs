@@ -23,11 +23,11 @@ async fn on_standby(harness: &Harness, user: &User, epoch: Epoch) -> Workspace {
 pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let id = on_standby(harness, &user, epoch).await.id;
-    let together = |edit, wish| {
+    let together = |edit, desired| {
         let (limits, actor) = (Limits::NONE, Actor::Operator);
         harness
             .store
-            .workspace_edit_and_ask(id, Ask { wish, edit, limits, actor, reason: &Reason::StateRequested })
+            .workspace_edit_and_ask(id, Ask { desired, edit, limits, actor, reason: &Reason::StateRequested })
     };
     harness.pass(100).await;
     let before = harness.get(id).await;
@@ -64,11 +64,11 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
 pub(crate) async fn a_refused_wish_edits_nothing(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let together = |id, wish| {
+    let together = |id, desired| {
         let (edit, actor) = (renamed("no"), Actor::Operator);
         harness.store.workspace_edit_and_ask(
             id,
-            Ask { wish, edit, limits: one, actor, reason: &Reason::StateRequested },
+            Ask { desired, edit, limits: one, actor, reason: &Reason::StateRequested },
         )
     };
     assert_eq!(together(workspace_id(), Desired::Running).await.unwrap(), Asked::NotFound);

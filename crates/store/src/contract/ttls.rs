@@ -81,7 +81,7 @@ async fn random_row(
     let wishes = [Desired::Running, Desired::Standby, Desired::Archived];
     let ttls = [None, None, Some(0), Some(1), Some(600), Some(u32::MAX)];
     let phase = phases[random.random_range(0..phases.len())];
-    let fitting = wishes.iter().find(|wish| wish.phase() == phase).copied().unwrap_or(Desired::Standby);
+    let fitting = wishes.iter().find(|desired| desired.phase() == phase).copied().unwrap_or(Desired::Standby);
     let other = wishes[random.random_range(0..wishes.len())];
     let mut new = new_workspace(owner, "work", if random.random_bool(0.8) { fitting } else { other });
     new.standby_ttl_seconds = ttls[random.random_range(0..ttls.len())];

@@ -25,19 +25,19 @@ pub(super) async fn ask<S: SqlStore>(store: &S, id: WorkspaceId, ask: Ask<'_>) -
 
 /// The same inside a transaction that has locked the row: commit it only where the wish is granted.
 pub(super) async fn within(write: &mut impl SqlWrite, before: Workspace, ask: Ask<'_>) -> Result<Asked> {
-    let Ask { wish, edit, limits, actor, reason } = ask;
-    let answer = desired::ask(&before, wish);
+    let Ask { desired, edit, limits, actor, reason } = ask;
+    let answer = desired::ask(&before, desired);
     if let Answer::Refuse(refusal) = answer {
         return Ok(Asked::Refused(refusal));
     }
     if answer == Answer::Change
-        && wish == Desired::Running
+        && desired == Desired::Running
         && let Some(hit) = workspaces::limit_hit(write, before.id, before.owner, limits).await?
     {
         return Ok(Asked::LimitReached(hit));
     }
     let now = write.now().await?;
-    let after = intent::granted(&before, edit, wish, now);
+    let after = intent::granted(&before, edit, desired, now);
     if after != before {
         workspaces::put(write, &after).await?;
     }

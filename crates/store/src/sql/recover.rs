@@ -15,7 +15,7 @@ use crate::{Ask, Asked, Recovered, Result, StoreError};
 pub(super) async fn recover<S: SqlStore>(
     store: &S,
     id: WorkspaceId,
-    wish: Recovery,
+    recovery: Recovery,
     desired: Option<Desired>,
     limits: Limits,
     actor: Actor,
@@ -24,10 +24,10 @@ pub(super) async fn recover<S: SqlStore>(
     let Some(before) = workspaces::get_living(&mut write, id).await? else {
         return Ok(Recovered::NotFound);
     };
-    if wish.restore_from.is_some_and(|key| !belongs_to(key, &before)) {
+    if recovery.restore_from.is_some_and(|key| !belongs_to(key, &before)) {
         return Ok(Recovered::NotFound);
     }
-    let next = match recovery::recover(&before.status, wish) {
+    let next = match recovery::recover(&before.status, recovery) {
         Ok(next) => next,
         Err(refusal) => return Ok(Recovered::Refused(refusal)),
     };
@@ -40,7 +40,7 @@ pub(super) async fn recover<S: SqlStore>(
     if !reconciling::update_status(&mut write, now, &before, &next).await? {
         return Err(StoreError::Failed(format!("workspace {id} changed inside a transaction")));
     }
-    let entry = intent::recovered_entry(&before.status, &next, wish, actor);
+    let entry = intent::recovered_entry(&before.status, &next, recovery, actor);
     history::append(&mut write, id, now, &[entry]).await?;
     let mut after = workspaces::get_locked(&mut write, id).await?.unwrap_or_else(|| before.clone());
     if desired.is_none_or(|desired| desired == Desired::Running)

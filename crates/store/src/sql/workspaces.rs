@@ -69,12 +69,12 @@ impl<S: SqlStore> Workspaces for S {
     async fn workspace_recover(
         &self,
         id: WorkspaceId,
-        wish: Recovery,
+        recovery: Recovery,
         desired: Option<Desired>,
         limits: Limits,
         actor: Actor,
     ) -> Result<Recovered> {
-        timed::<S, _>("workspace_recover", recover::recover(self, id, wish, desired, limits, actor)).await
+        timed::<S, _>("workspace_recover", recover::recover(self, id, recovery, desired, limits, actor)).await
     }
 
     async fn workspace_history(

@@ -29,7 +29,7 @@ pub enum Created {
 /// A wish for a desired state, and an edit with it: both, or nothing.
 #[derive(Debug, Clone)]
 pub struct Ask<'a> {
-    pub wish: Desired,
+    pub desired: Desired,
     pub edit: Edit,
     pub limits: Limits,
     pub actor: Actor,
@@ -39,8 +39,8 @@ pub struct Ask<'a> {
 
 impl Ask<'static> {
     /// The wish for another desired state that comes with a recovery.
-    pub(crate) fn with_recovery(wish: Desired, limits: Limits, actor: Actor) -> Self {
-        Self { wish, edit: Edit::default(), limits, actor, reason: &Reason::RequestedWithRecovery }
+    pub(crate) fn with_recovery(desired: Desired, limits: Limits, actor: Actor) -> Self {
+        Self { desired, edit: Edit::default(), limits, actor, reason: &Reason::RequestedWithRecovery }
     }
 }
 
@@ -131,7 +131,7 @@ theme! {
         async fn workspace_recover(
             &self,
             id: WorkspaceId,
-            wish: Recovery,
+            recovery: Recovery,
             desired: Option<Desired>,
             limits: Limits,
             actor: Actor,

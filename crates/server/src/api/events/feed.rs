@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_millis(250);
 
 /// One workspace, as it goes out.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct Announced {
     pub(super) id: WorkspaceId,
     pub(super) revision: i64,
     /// The message without its number.
@@ -43,13 +43,13 @@ pub(super) struct Told {
 
 #[derive(Debug, Clone)]
 pub(super) enum News {
-    Updated(Told),
+    Updated(Announced),
     Deleted(WorkspaceId, Bytes),
 }
 
 /// What a stream begins with: everything there is, and what happens from then on.
 pub(super) struct Entered {
-    pub(super) now: Arc<[Told]>,
+    pub(super) now: Arc<[Announced]>,
     pub(super) news: broadcast::Receiver<News>,
 }
 
@@ -144,7 +144,7 @@ impl Feed {
         }
         // Dropping them says that it did not work.
         let Some(now) = self.read_all().await else { return };
-        let now: Arc<[Told]> = now.into();
+        let now: Arc<[Announced]> = now.into();
         for enter in waiting {
             let _ = enter.send(Entered { now: Arc::clone(&now), news: self.news.subscribe() });
         }
@@ -192,7 +192,7 @@ impl Feed {
     }
 
     /// Passes on what is new and what has gone; everything there is.
-    async fn read_all(&mut self) -> Option<Vec<Told>> {
+    async fn read_all(&mut self) -> Option<Vec<Announced>> {
         let workspaces = match self.list().await {
             Ok(workspaces) => workspaces,
             Err(error) => {
@@ -222,10 +222,13 @@ impl Feed {
         }
     }
 
-    fn updated(&mut self, workspace: &Workspace) -> Told {
+    fn updated(&mut self, workspace: &Workspace) -> Announced {
         let view = WorkspaceView::of(workspace, &self.username, &self.app);
-        let told =
-            Told { id: workspace.id, revision: workspace.revision, text: text("workspace_updated", &view) };
+        let told = Announced {
+            id: workspace.id,
+            revision: workspace.revision,
+            text: text("workspace_updated", &view),
+        };
         let known = self.known.insert(told.id, told.revision);
         if known.is_none_or(|known| known < told.revision) {
             // Nobody listening is fine.

@@ -35,10 +35,10 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
 
-use self::feed::{Feeds, News, Told};
+use self::feed::{Announced, Feeds, News};
 use super::{
     error::{ErrorBody, Result},
-    lasting::Lasting,
+    revalidated::Revalidated,
 };
 use codehub_proxy::front::ConnectionHandle;
 
@@ -68,13 +68,13 @@ pub(super) fn router() -> Router<Arc<App>> {
 async fn follow(
     State(app): State<Arc<App>>,
     Extension(feeds): Extension<Feeds>,
-    lasting: Lasting,
+    revalidated: Revalidated,
     connection: Option<Extension<ConnectionHandle>>,
 ) -> Result<Response> {
     let (sender, receiver) = mpsc::channel(BUFFER);
     let writer = Writer { sender, next_id: 0, connection: connection.map(|Extension(handle)| handle) };
-    let reader = Stream { me: lasting.me.user.clone(), app, feeds, writer, known: HashMap::new() };
-    tokio::spawn(reader.run(lasting));
+    let reader = Stream { me: revalidated.me.user.clone(), app, feeds, writer, known: HashMap::new() };
+    tokio::spawn(reader.run(revalidated));
     let chunks = ReceiverStream::new(receiver).flat_map(stream::iter);
     let body = Body::from_stream(chunks.map(Ok::<_, std::convert::Infallible>));
     let headers = [
@@ -96,7 +96,7 @@ enum End {
 
 /// What the client was last told of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum LastSent {
     Revision(i64),
     Deleted,
 }
@@ -106,13 +106,13 @@ struct Stream {
     feeds: Feeds,
     me: User,
     writer: Writer,
-    known: HashMap<WorkspaceId, Known>,
+    known: HashMap<WorkspaceId, LastSent>,
 }
 
 impl Stream {
-    async fn run(mut self, lasting: Lasting) {
+    async fn run(mut self, revalidated: Revalidated) {
         let user = self.me.id;
-        match self.follow(lasting).await {
+        match self.follow(revalidated).await {
             Ok(()) => tracing::debug!(%user, "an event stream ended"),
             Err(End::Client) => tracing::debug!(%user, "an event stream's client has gone"),
             Err(End::Database) => {
@@ -121,9 +121,9 @@ impl Stream {
         }
     }
 
-    async fn follow(&mut self, lasting: Lasting) -> std::result::Result<(), End> {
+    async fn follow(&mut self, revalidated: Revalidated) -> std::result::Result<(), End> {
         let app = Arc::clone(&self.app);
-        let mut not_allowed = pin!(lasting.ended(Arc::clone(&app), None));
+        let mut not_allowed = pin!(revalidated.ended(Arc::clone(&app), None));
         let mut news = self.enter().await?;
         let mut heartbeat = tokio::time::interval(app.config.sse_heartbeat);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -160,21 +160,21 @@ impl Stream {
         Ok(entered.news)
     }
 
-    async fn tell(&mut self, told: &Told) -> std::result::Result<(), End> {
+    async fn tell(&mut self, told: &Announced) -> std::result::Result<(), End> {
         let news = match self.known.get(&told.id) {
-            Some(Known::Deleted) => false,
-            Some(Known::Revision(known)) => told.revision > *known,
+            Some(LastSent::Deleted) => false,
+            Some(LastSent::Revision(known)) => told.revision > *known,
             None => true,
         };
         if !news {
             return Ok(());
         }
-        self.known.insert(told.id, Known::Revision(told.revision));
+        self.known.insert(told.id, LastSent::Revision(told.revision));
         self.writer.send(told.text.clone()).await
     }
 
     async fn deleted(&mut self, id: WorkspaceId, text: Bytes) -> std::result::Result<(), End> {
-        if self.known.insert(id, Known::Deleted) == Some(Known::Deleted) {
+        if self.known.insert(id, LastSent::Deleted) == Some(LastSent::Deleted) {
             return Ok(());
         }
         self.writer.send(text).await

@@ -69,9 +69,9 @@ pub fn operation(lang: Lang, operation: Operation) -> &'static str {
 }
 
 /// A wish that nothing is being done about yet.
-pub fn waiting(lang: Lang, wish: Desired) -> &'static str {
+pub fn waiting(lang: Lang, desired: Desired) -> &'static str {
     use Lang::{En, Ko};
-    match (wish, lang) {
+    match (desired, lang) {
         (Desired::Running, En) => "About to start",
         (Desired::Running, Ko) => "곧 시작합니다",
         (Desired::Standby, En) => "About to sleep",

@@ -13,16 +13,16 @@ use super::{
         i18n::Lang,
         recover::Ways,
         row::{Buttons, Row},
-        view::View,
+        view::PageContext,
     },
     TestApp,
 };
 use crate::web::error::WebError;
 
-fn view(lang: &str) -> View {
+fn view(lang: &str) -> PageContext {
     let mut headers = http::HeaderMap::new();
     headers.insert("accept-language", lang.parse().unwrap());
-    View::new(&headers, &http::Uri::from_static("/"))
+    PageContext::new(&headers, &http::Uri::from_static("/"))
 }
 
 async fn subjects() -> (TestApp, [User; 3], Workspace) {

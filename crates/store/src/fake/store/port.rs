@@ -124,12 +124,12 @@ impl Workspaces for FakeStore {
     async fn workspace_recover(
         &self,
         id: WorkspaceId,
-        wish: Recovery,
+        recovery: Recovery,
         desired: Option<Desired>,
         limits: Limits,
         actor: Actor,
     ) -> Result<Recovered> {
-        self.run("workspace_recover", |step| Ok(step.recover(id, wish, desired, limits, actor)))
+        self.run("workspace_recover", |step| Ok(step.recover(id, recovery, desired, limits, actor)))
     }
 
     async fn workspace_history(

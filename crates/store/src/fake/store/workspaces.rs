@@ -97,7 +97,7 @@ impl Step<'_> {
     }
 
     pub(super) fn ask(&mut self, id: WorkspaceId, ask: Ask<'_>) -> Asked {
-        let Ask { wish: wanted, edit, limits, actor, reason } = ask;
+        let Ask { desired: wanted, edit, limits, actor, reason } = ask;
         let Some(before) = self.state.workspaces.get(&id).cloned() else {
             return Asked::NotFound;
         };

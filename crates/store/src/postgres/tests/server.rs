@@ -95,22 +95,22 @@ async fn ids_are_told_and_only_of_what_somebody_waits_for() {
     assert!(store.workspaces_observed(epoch, &[made.id]).await.unwrap());
     let edit = Edit { memo: Some("m".repeat(64 * 1024)), ..Edit::default() };
     assert_eq!(store.workspace_edit(made.id, edit).await.unwrap().unwrap().memo.len(), 64 * 1024);
-    let wish = store.workspace_ask(
+    let desired = store.workspace_ask(
         made.id,
         Desired::Running,
         Limits::NONE,
         Actor::Operator,
         &Reason::StartRequested,
     );
-    assert!(matches!(wish.await.unwrap(), Asked::Changed(_)));
-    let wish = store.workspace_ask(
+    assert!(matches!(desired.await.unwrap(), Asked::Changed(_)));
+    let desired = store.workspace_ask(
         made.id,
         Desired::Deleted,
         Limits::NONE,
         Actor::Operator,
         &Reason::DeleteRequested,
     );
-    assert!(matches!(wish.await.unwrap(), Asked::Changed(_)));
+    assert!(matches!(desired.await.unwrap(), Asked::Changed(_)));
 
     let ids = format!("{} {}", made.id, made.owner);
     for (channel, payload) in [

@@ -8,7 +8,7 @@
 //! Archives are in walk order, so the handles from the target down to the
 //! current directory are kept. A directory gets its mode and time when the
 //! walk has left it and nothing will be written to it any more (see
-//! [`super::crew`]); if an archive comes back to it all the same, it is put
+//! [`super::restore_workers`]); if an archive comes back to it all the same, it is put
 //! back to what it was.
 
 use std::collections::HashSet;
@@ -23,8 +23,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::attrs::{self, Attrs};
-use super::crew::{Crew, Dir};
 use super::error::{ArchiveError, Result, show};
+use super::restore_workers::{Dir, RestoreWorkers};
 
 const DIR: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -78,9 +78,9 @@ struct Frame {
     attrs: Attrs,
 }
 
-pub(super) struct Beneath {
+pub(super) struct ConfinedTarget {
     root: Arc<Dir>,
-    crew: Arc<Crew>,
+    workers: Arc<RestoreWorkers>,
     root_attrs: Option<Attrs>,
     /// From the target's child down to the current directory.
     stack: Vec<Frame>,
@@ -90,7 +90,7 @@ pub(super) struct Beneath {
     openat2: bool,
 }
 
-impl Beneath {
+impl ConfinedTarget {
     /// Opens the target, which must be an empty directory.
     pub(super) fn open(target: &Path) -> Result<Self> {
         let local = |e| ArchiveError::local("cannot open the restore target", e);
@@ -104,7 +104,7 @@ impl Beneath {
         let gid = fstat(&root).map_err(local)?.st_gid;
         Ok(Self {
             root: Dir::new(root, gid),
-            crew: Crew::new(),
+            workers: RestoreWorkers::new(),
             root_attrs: None,
             stack: Vec::new(),
             implied: HashSet::new(),
@@ -113,8 +113,8 @@ impl Beneath {
     }
 
     /// Those who help to fill it.
-    pub(super) fn crew(&self) -> Arc<Crew> {
-        self.crew.clone()
+    pub(super) fn workers(&self) -> Arc<RestoreWorkers> {
+        self.workers.clone()
     }
 
     /// Makes resolution do without `openat2`, as on kernels before 5.6.
@@ -135,7 +135,7 @@ impl Beneath {
                 Ok(()) => true,
                 Err(Errno::EXIST) => {
                     // Back in a directory that was left: it must be as it was going to be.
-                    self.crew.settle()?;
+                    self.workers.settle()?;
                     false
                 }
                 Err(error) => return Err(ArchiveError::creating(&path, error)),
@@ -182,7 +182,7 @@ impl Beneath {
         let (Some((parents, name)), Some((old_parents, old_name))) = (path.split(), target.split()) else {
             return Err(refuse("the target itself"));
         };
-        self.crew.settle()?;
+        self.workers.settle()?;
         let old_dir = self.resolve(old_parents).map_err(|error| match error {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV => refuse("which is not in the archive"),
             _ => ArchiveError::creating(&bytes, error),
@@ -207,7 +207,9 @@ impl Beneath {
     /// Sets the target's own attributes; returns the target.
     pub(super) fn finish(self) -> Result<Arc<Dir>> {
         if let Some(attrs) = &self.root_attrs {
-            attrs.apply(self.root.as_fd(), self.crew.as_root).map_err(|e| ArchiveError::dressing(b".", e))?;
+            attrs
+                .apply(self.root.as_fd(), self.workers.as_root)
+                .map_err(|e| ArchiveError::dressing(b".", e))?;
         }
         Ok(self.root)
     }
@@ -235,7 +237,7 @@ impl Beneath {
         });
         if let Some(far) = self.stack.len().checked_sub(MAX_OPEN + 1) {
             // Nobody may be at work in what is opened anew later.
-            self.crew.settle()?;
+            self.workers.settle()?;
             self.stack[far].dir = None;
         }
         Ok(stat)
@@ -255,7 +257,7 @@ impl Beneath {
                 }
                 parent.dir = Some(Dir::new(up, found.st_gid));
             }
-            dir.leave(frame.name.clone(), frame.attrs, self.crew.as_root)?;
+            dir.leave(frame.name.clone(), frame.attrs, self.workers.as_root)?;
         }
         Ok(())
     }
@@ -267,7 +269,7 @@ impl Beneath {
         let path = SafePath::bytes(names);
         if self.openat2 && !path.is_empty() && path.len() < 4000 {
             let path = CString::new(path).map_err(|_| Errno::INVAL)?;
-            match beneath(dir.as_fd(), &path, flags) {
+            match open_beneath(dir.as_fd(), &path, flags) {
                 Err(Errno::NOSYS | Errno::PERM) => {}
                 other => return other,
             }
@@ -288,7 +290,7 @@ fn open_one(
     with_openat2: bool,
 ) -> rustix::io::Result<OwnedFd> {
     if with_openat2 {
-        match beneath(dir, name, flags) {
+        match open_beneath(dir, name, flags) {
             // An old kernel, or a sandbox that does not know the call.
             Err(Errno::NOSYS | Errno::PERM) => {}
             other => return other,
@@ -297,7 +299,7 @@ fn open_one(
     openat(dir, name, flags, Mode::empty())
 }
 
-fn beneath(dir: BorrowedFd<'_>, path: &CString, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+fn open_beneath(dir: BorrowedFd<'_>, path: &CString, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     openat2(dir, path, flags, Mode::empty(), resolve)
 }

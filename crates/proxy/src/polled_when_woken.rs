@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 
 use futures::stream::{FuturesUnordered, Stream as _};
 
-pub struct Rarely<F>(FuturesUnordered<F>);
+pub struct PolledWhenWoken<F>(FuturesUnordered<F>);
 
-impl<F: Future> Rarely<F> {
+impl<F: Future> PolledWhenWoken<F> {
     pub fn new(future: F) -> Self {
         Self(FuturesUnordered::from_iter([future]))
     }
@@ -43,7 +43,7 @@ mod tests {
         let (tell, told) = tokio::sync::oneshot::channel();
         let mut told = Box::pin(told);
         let counted = polls.clone();
-        let mut news = Rarely::new(poll_fn(move |cx| {
+        let mut news = PolledWhenWoken::new(poll_fn(move |cx| {
             counted.fetch_add(1, SeqCst);
             told.as_mut().poll(cx)
         }));

@@ -10,7 +10,7 @@ const OTHERS: &[&str] = &["CODEHUB_CONFIG", "CODEHUB_URL", "CODEHUB_TOKEN", "COD
 const OTHER_PREFIXES: &[&str] = &["CODEHUB_TEST_", "CODEHUB_SCREENSHOTS"];
 
 /// A sentence for each variable that somebody may have meant as a setting.
-pub(super) fn unheeded(env: &BTreeMap<String, String>) -> Vec<String> {
+pub(super) fn unknown_env(env: &BTreeMap<String, String>) -> Vec<String> {
     let set = env.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.as_str());
     // There more of ours are set.
     let inside_a_workspace = env.contains_key("CODEHUB_WORKSPACE_ID");
@@ -59,7 +59,7 @@ mod tests {
             ("PATH", None),
         ];
         for (name, expected) in table {
-            let said = unheeded(&BTreeMap::from([(name.to_string(), "x".to_owned())])).pop();
+            let said = unknown_env(&BTreeMap::from([(name.to_string(), "x".to_owned())])).pop();
             match expected {
                 Some(part) => {
                     assert!(said.as_deref().is_some_and(|said| said.contains(part)), "{name}: {said:?}");
@@ -69,7 +69,7 @@ mod tests {
         }
         let quiet = |pairs: &[(&str, &str)]| {
             let env = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-            assert_eq!(unheeded(&env), [""; 0], "{pairs:?}");
+            assert_eq!(unknown_env(&env), [""; 0], "{pairs:?}");
         };
         quiet(&[("CODEHUB_PORT", "")]);
         quiet(&[("CODEHUB_WORKSPACE_ID", "x"), ("CODEHUB_LEADER", "1")]);

@@ -21,7 +21,7 @@ pub(super) struct Home<'a> {
 
 impl Home<'_> {
     /// Gives it each of these files that it does not have.
-    pub(super) async fn furnish(&self, engine: &Engine, files: &[DefaultFile]) -> Result<()> {
+    pub(super) async fn write_default_files(&self, engine: &Engine, files: &[DefaultFile]) -> Result<()> {
         for file in files {
             if self.has(engine, file.path).await? {
                 continue;

@@ -9,7 +9,7 @@
 //! A directory gets its attributes when the reader has left it and the last
 //! thing in it is made, by whoever comes last. Whoever needs everything
 //! handed over so far to exist (a hard link, an archive that comes back to a
-//! directory) calls [`Crew::settle`].
+//! directory) calls [`RestoreWorkers::settle`].
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -105,7 +105,7 @@ pub(super) enum What {
 
 type Batch = Vec<(Arc<Dir>, Job)>;
 
-pub(super) struct Crew {
+pub(super) struct RestoreWorkers {
     pub(super) as_root: bool,
     /// Whom new files belong to.
     own: (u32, u32),
@@ -125,7 +125,7 @@ struct State {
     failure: Option<(u64, ArchiveError)>,
 }
 
-impl Crew {
+impl RestoreWorkers {
     pub(super) fn new() -> Arc<Self> {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         Arc::new(Self {
@@ -138,7 +138,7 @@ impl Crew {
         })
     }
 
-    /// How many threads should [`Crew::work`].
+    /// How many threads should [`RestoreWorkers::work`].
     pub(super) fn threads() -> usize {
         std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS)
     }
@@ -237,8 +237,8 @@ impl Crew {
     }
 }
 
-/// See [`Crew::closing`].
-pub(super) struct Closing<'a>(&'a Crew);
+/// See [`RestoreWorkers::closing`].
+pub(super) struct Closing<'a>(&'a RestoreWorkers);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -247,7 +247,7 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A job has failed; [`Crew::failure`] says how.
+/// A job has failed; [`RestoreWorkers::failure`] says how.
 #[derive(Debug)]
 pub(super) struct Failed;
 
@@ -331,7 +331,7 @@ mod tests {
     fn a_panic_is_an_error_and_nobody_waits_for_ever() {
         let scratch = tempfile::tempdir().unwrap();
         let fd = rustix::fs::open(scratch.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let (crew, dir) = (Crew::new(), Dir::new(fd, 0));
+        let (workers, dir) = (RestoreWorkers::new(), Dir::new(fd, 0));
         let job = |number: u64| Job {
             number,
             path: b"name".to_vec(),
@@ -340,21 +340,21 @@ mod tests {
             what: What::Symlink(b"target".to_vec()),
         };
         std::thread::scope(|scope| {
-            let _closing = crew.closing();
+            let _closing = workers.closing();
             for _ in 0..2 {
-                scope.spawn(|| crew.work());
+                scope.spawn(|| workers.work());
             }
-            crew.submit(&dir, job(7)).unwrap();
+            workers.submit(&dir, job(7)).unwrap();
             // One user too few: whoever releases it panics.
             lock(&dir.state).users = 0;
-            assert!(crew.settle().is_err());
-            let (number, error) = crew.failure().unwrap();
+            assert!(workers.settle().is_err());
+            let (number, error) = workers.failure().unwrap();
             assert_eq!(number, 7);
             assert!(error.is_panic(), "{error}");
             // The others still work.
             lock(&dir.state).users = 1;
-            crew.submit(&dir, job(8)).unwrap();
-            crew.settle().unwrap();
+            workers.submit(&dir, job(8)).unwrap();
+            workers.settle().unwrap();
         });
         assert!(scratch.path().join("name-8").is_symlink());
     }

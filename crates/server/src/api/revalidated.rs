@@ -18,13 +18,13 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Whoever asks for something that lasts. Only for requests that read.
-pub(super) struct Lasting {
+pub(super) struct Revalidated {
     pub(super) me: Identity,
     headers: HeaderMap,
     changed: broadcast::Receiver<Option<UserId>>,
 }
 
-impl FromRequestParts<Arc<App>> for Lasting {
+impl FromRequestParts<Arc<App>> for Revalidated {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
@@ -35,7 +35,7 @@ impl FromRequestParts<Arc<App>> for Lasting {
     }
 }
 
-impl Lasting {
+impl Revalidated {
     /// Resolves when they may not have it any more: nobody valid, or (where it is about one) not allowed
     /// to see this workspace.
     pub(super) async fn ended(mut self, app: Arc<App>, workspace: Option<WorkspaceId>) {
