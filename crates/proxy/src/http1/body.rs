@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::{
-    activity::{Cell, HeaderKind},
+    activity::{ActivityKind, Cell},
     http1::{client_body::ClientBody, pool::Lease},
 };
 
@@ -129,7 +129,7 @@ impl Body for FromWorkspace {
         match ready!(lease.wire.poll_body(cx)) {
             Some(Ok(frame)) => {
                 if let Some(cell) = &self.cell {
-                    cell.record(HeaderKind::Http);
+                    cell.record(ActivityKind::Http);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -207,7 +207,7 @@ impl Body for ToWorkspace {
         if frame.is_some()
             && let Some(cell) = &self.cell
         {
-            cell.record(HeaderKind::Http);
+            cell.record(ActivityKind::Http);
         }
         Poll::Ready(frame)
     }

@@ -423,7 +423,11 @@ async fn the_list_is_filtered_by_label() {
     let form = format!("/workspaces/{api}/edit");
     let refused = app.post(&form, &cookie, "name=box+one&labels=Team%3A+red").await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
-    assert!(refused.body.contains("1 to 63 characters") && refused.body.contains("Team: red"), "{}", refused.body);
+    assert!(
+        refused.body.contains("1 to 63 characters") && refused.body.contains("Team: red"),
+        "{}",
+        refused.body
+    );
     app.post(&form, &cookie, "name=box+one&labels=team%3A+%3Capi%3E%0D%0Aurgent").await;
     assert!(app.get(&form, &cookie).await.body.contains("team: &lt;api&gt;\nurgent\n</textarea>"));
     for (path, one, two) in [
