@@ -181,7 +181,7 @@ impl ToWorkspace {
         self.patience = None;
     }
 
-    /// The same for a request whose body is empty.
+    /// This body once more, for a second try; `None` unless it is empty.
     pub(crate) fn replay(&self) -> Option<Self> {
         self.body.is_end_stream().then(|| Self {
             body: ProxyBody::Empty,
