@@ -1,14 +1,18 @@
 //! The archives port. How bytes are laid out is nobody's business but the implementation's.
+//!
+//! Read-your-writes: what a call that returned has stored or deleted is seen so by every later call, from
+//! whatever process: `head` and both lists after `put` show it, after `delete` they do not.
 
-mod volume;
+mod stored;
 
 use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, ErrorReason, Failure, Timestamp, VolumeKey, WorkspaceId};
-use tokio_util::sync::CancellationToken;
 
-use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, Progress};
+use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream};
 
-pub use volume::VolumeArchives;
+pub use stored::StoredArchives;
+
+use crate::homes::Transfer;
 
 type Result<T> = std::result::Result<T, ArchiveError>;
 
@@ -51,28 +55,17 @@ pub trait Archives: Send + Sync + 'static {
     async fn ping(&self) -> Result<()>;
     /// Packs the volume and stores it: data, then meta, then both verified. Finds its own finished
     /// work of an earlier try and keeps it; never overwrites a finished archive.
-    async fn put(
-        &self,
-        key: &ArchiveKey,
-        volume: &VolumeKey,
-        progress: &Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ArchiveMeta>;
+    async fn put(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta>;
     /// Stores the archive of an empty home.
     async fn put_empty(&self, key: &ArchiveKey) -> Result<ArchiveMeta>;
     /// Unpacks into the (existing, empty) volume. `Ok` means: all of it, checked against its
     /// checksum, and durable.
-    async fn fetch(
-        &self,
-        key: &ArchiveKey,
-        volume: &VolumeKey,
-        progress: &Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ArchiveMeta>;
+    async fn fetch(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta>;
     /// `None`: data or meta is definitely not there.
     async fn head(&self, key: &ArchiveKey) -> Result<Option<ArchiveMeta>>;
     /// Everything of this deployment. Complete, or an error.
     async fn list(&self) -> Result<Vec<ListedArchive>>;
+    /// Those of one workspace. Complete, or an error.
     async fn list_of(&self, workspace: WorkspaceId) -> Result<Vec<ListedArchive>>;
     /// What is in the directory `dir` of an archive (empty: the home), names after `after`, without
     /// restoring it; `None` when it has no such directory.

@@ -44,8 +44,7 @@ pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) -> anyho
 }
 
 fn start_proxy(app: &Arc<App>) -> Arc<Proxy> {
-    let strip_prefix = !app.backends.instances.keeps_prefix();
-    let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
+    let ide = ProxyIde { plain_websockets: app.idle.plain_websockets };
     let proxy = proxy_gate::of_app(app, ide);
     tokio::spawn(proxy.clone().run());
     proxy

@@ -28,7 +28,7 @@ async fn inside_only_the_own_home_is_there_and_writable() {
     let mut config = place.config();
     config.hidden = vec![secret.path().to_owned(), "/not/there".into()];
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     let seen = |name: &str| fs::read_to_string(place.home(1).join(name)).unwrap_or_default();
     eventually("it has looked around", async || place.home(1).join("looked").exists()).await;
     let owner = place.owner.to_string();
@@ -53,7 +53,7 @@ async fn a_shut_in_workspace_is_adopted_and_ended_like_any_other() {
     let after = place.runtime().await;
     assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
     assert_eq!(after.upstream(place.id).await.unwrap(), upstream);
-    after.start(&place.spec(1)).await.unwrap();
+    after.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
     after.stop(place.id).await.unwrap();
     assert!(place.processes().is_empty());
@@ -65,7 +65,7 @@ async fn a_shut_in_program_gets_its_grace_and_its_leavings_go_too() {
                   trap 'sleep 0.7; echo saved > saved; exit 0' TERM; echo up > up; while :; do sleep 0.05; done";
     let Some(place) = place(shell(script)).await else { return };
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     eventually("it is up", async || place.home(1).join("up").exists()).await;
     runtime.stop(place.id).await.unwrap();
     assert!(place.home(1).join("saved").exists(), "it had the time it needs to end well");
@@ -76,7 +76,7 @@ async fn a_shut_in_program_gets_its_grace_and_its_leavings_go_too() {
 async fn the_status_of_a_shut_in_program_is_told() {
     let Some(place) = place(shell("exit 4")).await else { return };
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "exited with code 4");
 }
 
@@ -88,6 +88,6 @@ async fn a_program_below_tmp_is_there_inside() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let Some(place) = place(vec![script.to_str().unwrap().to_owned()]).await else { return };
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "exited with code 7");
 }
