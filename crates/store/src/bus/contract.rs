@@ -118,7 +118,9 @@ pub(super) async fn wakes_and_looks_reach_every_process(harness: &Harness) {
     for bus in [&harness.here, &harness.there] {
         let (mut wakes, mut looks, id) = (bus.wakes(), bus.looks(), workspace());
         harness.here.wake().await.unwrap();
-        timeout(SOON, wakes.recv()).await.expect("it wakes").unwrap();
+        // Several that nobody has heard yet are one.
+        let woken = timeout(SOON, wakes.recv()).await.expect("it wakes");
+        assert!(matches!(woken, Ok(()) | Err(broadcast::error::RecvError::Lagged(_))), "{woken:?}");
         harness.here.look(id).await.unwrap();
         // What was said before may still be on its way here.
         let heard = async { while looks.recv().await.unwrap() != id {} };
