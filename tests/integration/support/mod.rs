@@ -49,6 +49,7 @@ impl Setup {
             .env("IDE", "command")
             .env("IDE_COMMAND", &web_program())
             .env("PROCESS_SANDBOX", "never")
+            .env("PROCESS_UNSANDBOXED_USERS", "many")
             .env("LIMITS_MAX_RUNNING_PER_USER", "0")
             .env("LOG", "info")
     }

@@ -251,6 +251,9 @@ texts! {
     runtime: "Workspaces run as", "실행 환경";
     container_engine: "Container engine", "컨테이너 엔진";
     firewall: "Firewall", "방화벽";
+    sandbox: "Sandbox", "샌드박스";
+    workspace_network: "Network", "네트워크";
+    workspace_limits: "Limits", "한도";
     homes: "Homes", "홈 저장소";
     bus: "Messages", "메시지 버스";
     answers: "answers", "응답함";
