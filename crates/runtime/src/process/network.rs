@@ -54,11 +54,14 @@ impl Network {
     pub(super) fn find(listen: Option<SocketAddr>) -> Result<Self, String> {
         let path = system_path();
         let find = |name: &str, package: &str| {
-            which(name, &path).ok_or_else(|| {
-                format!("{package} is not installed: there is no `{name}` on the PATH")
-            })
+            which(name, &path)
+                .ok_or_else(|| format!("{package} is not installed: there is no `{name}` on the PATH"))
         };
-        Ok(Self { pasta: find("pasta", "passt")?, ip: find("ip", "iproute2")?, port: listen.and_then(led_inside) })
+        Ok(Self {
+            pasta: find("pasta", "passt")?,
+            ip: find("ip", "iproute2")?,
+            port: listen.and_then(led_inside),
+        })
     }
 
     /// The words before those of the sandbox. `port`: where the program listens, if that is a port.
@@ -193,7 +196,9 @@ mod tests {
 
     #[test]
     fn names_are_resolved_by_way_of_one_address() {
-        let found = ResolvConf::parse("# x\nnameserver 127.0.0.53\nnameserver 10.0.0.1\nsearch lan home\noptions edns0\n");
+        let found = ResolvConf::parse(
+            "# x\nnameserver 127.0.0.53\nnameserver 10.0.0.1\nsearch lan home\noptions edns0\n",
+        );
         assert_eq!(found.text, "nameserver 169.254.1.1\nsearch lan home\noptions edns0\n");
         let found = ResolvConf::parse("nameserver fd00::53\n");
         assert_eq!(found, ResolvConf::default(), "nobody there whom it could ask");

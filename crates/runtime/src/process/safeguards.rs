@@ -96,6 +96,7 @@ fn limits(probed: &Probed, config: &ProcessConfig) -> Safeguard {
         _ if !counts_by_workspace() => "nothing limits processes before Linux 5.14".to_owned(),
         limit => format!("at most {limit} processes and threads a workspace"),
     };
-    let text = format!("{processes}; nothing limits memory, CPU and disk of local processes (RUNTIME=docker does)");
+    let text =
+        format!("{processes}; nothing limits memory, CPU and disk of local processes (RUNTIME=docker does)");
     Safeguard { name: "limits", state: SafeguardState::Note, text }
 }

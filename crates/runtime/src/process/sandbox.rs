@@ -300,7 +300,16 @@ impl Arguments {
     }
 
     fn namespaces(&mut self) {
-        self.add(["--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns", "--cap-drop", "ALL"]);
+        self.add([
+            "--unshare-user",
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+            "--disable-userns",
+            "--cap-drop",
+            "ALL",
+        ]);
         self.add(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
         self.add(["--hostname", HOSTNAME]);
     }

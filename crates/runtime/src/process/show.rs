@@ -14,8 +14,28 @@ use super::super::ide::which;
 
 /// Directories that hold much more than one program.
 const SHARED: &[&str] = &[
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/sbin",
-    "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/tmp",
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/local",
+    "/var",
+    "/var/lib",
+    "/var/tmp",
 ];
 /// The same of somebody's home: what is in it besides programs is theirs.
 const SHARED_IN_HOMES: &[&str] = &["", ".local", ".local/share", ".config", ".cache", "snap"];

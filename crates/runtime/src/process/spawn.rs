@@ -26,7 +26,9 @@ const LOCAL_URL: &str = "CODEHUB_LOCAL_URL";
 pub(super) fn shell() -> PathBuf {
     let usual = |shell: &PathBuf| ["/bin", "/usr"].iter().any(|dir| shell.starts_with(dir)) && shell.exists();
     let own = std::env::var_os("SHELL").map(PathBuf::from).filter(usual);
-    own.unwrap_or_else(|| ["/bin/bash", "/bin/sh"].map(PathBuf::from).into_iter().find(usual).unwrap_or_default())
+    own.unwrap_or_else(|| {
+        ["/bin/bash", "/bin/sh"].map(PathBuf::from).into_iter().find(usual).unwrap_or_default()
+    })
 }
 
 /// What a workspace gets of the machine's own environment: how to find and show things, no more.
@@ -58,7 +60,12 @@ impl HostEnv {
 
     /// For a program that is told this home. People's own programs come first, then CodeHub's (in `tools`), then the
     /// machine's, as far as they are there.
-    fn of(&self, home: &Path, tools: Option<&Path>, is_there: impl Fn(&Path) -> bool) -> Vec<(&'static str, OsString)> {
+    fn of(
+        &self,
+        home: &Path,
+        tools: Option<&Path>,
+        is_there: impl Fn(&Path) -> bool,
+    ) -> Vec<(&'static str, OsString)> {
         let own = [home.join(".local/bin"), home.join("bin")];
         let machines = std::env::split_paths(&self.path).filter(|dir| is_there(dir));
         let dirs = own.into_iter().chain(tools.map(Path::to_owned)).chain(machines);
@@ -125,7 +132,8 @@ impl Inner {
                 };
                 let mut env = self.host.of(&home.told, Some(Path::new(sandbox::TOOLS)), is_there);
                 env.extend([("USER", sandbox::USER.into()), ("LOGNAME", sandbox::USER.into())]);
-                let ours = sandbox.network().and_then(|network| network.port).filter(|own| Some(*own) != port);
+                let ours =
+                    sandbox.network().and_then(|network| network.port).filter(|own| Some(*own) != port);
                 env.extend(ours.map(|port| (LOCAL_URL, format!("http://127.0.0.1:{port}").into())));
                 (sandbox.words(&inside, &self.config)?, env)
             }
@@ -175,6 +183,10 @@ impl Inner {
     /// The directory CodeHub is in, if it can be run by its name there.
     fn beside_us(&self) -> Option<PathBuf> {
         let program = &self.config.shim.program;
-        program.file_name().filter(|name| *name == "codehub").and_then(|_| program.parent()).map(Path::to_owned)
+        program
+            .file_name()
+            .filter(|name| *name == "codehub")
+            .and_then(|_| program.parent())
+            .map(Path::to_owned)
     }
 }

@@ -53,10 +53,8 @@ impl Ending {
             }
             let outside = self.main.as_ref().filter(|_| self.main_follows && main_lives).map(Identity::depth);
             for process in living {
-                if asked.contains(&process) || outside.is_some_and(|outside| process.depth() <= outside) {
-                    continue;
-                }
-                if asked.insert(process.clone()) {
+                let inside = outside.is_none_or(|outside| process.depth() > outside);
+                if inside && asked.insert(process.clone()) {
                     for signal in [Signal::TERM, Signal::CONT] {
                         refused = process.signal(&self.boot, signal).err().or(refused);
                     }

@@ -10,8 +10,8 @@ use codehub_archive::Verify;
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
 use codehub_runtime::{
     IdeChoice, SandboxChoice,
-    process::NetworkChoice,
     docker::{FirewallChoice, PullPolicy, Reach},
+    process::NetworkChoice,
 };
 use codehub_store::bus::Prefixes;
 

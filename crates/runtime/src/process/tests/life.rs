@@ -155,7 +155,11 @@ async fn the_environment_is_clean_and_the_home_its_own() {
     let path = environment(pid).into_iter().find(|pair| pair.starts_with("PATH=")).unwrap();
     assert!(path.starts_with(&format!("PATH={own}/.local/bin:{own}/bin:")), "{path}");
     assert_eq!(short.canonicalize().unwrap(), home.canonicalize().unwrap());
-    assert_eq!(fs::read_link(home.with_file_name("home")).unwrap(), Path::new("home-1"), "the name from before");
+    assert_eq!(
+        fs::read_link(home.with_file_name("home")).unwrap(),
+        Path::new("home-1"),
+        "the name from before"
+    );
     assert_eq!(
         Path::new(fs::read_to_string(home.join("where")).unwrap().trim()).canonicalize().unwrap(),
         home.canonicalize().unwrap()

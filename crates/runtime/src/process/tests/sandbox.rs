@@ -77,7 +77,8 @@ fn as_a_plain_user(test: &str) {
         .current_dir(&tmp)
         .output()
         .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("1 passed"), "as another user: {said}");
 }
 
@@ -98,8 +99,17 @@ async fn the_inventory_is_the_one_in_the_repository() {
     let Some(mut place) = place(shell("exit 0")).await else { return };
     let data = place.dir.path().canonicalize().unwrap().display().to_string();
     let script = format!("{script}\nimport time; time.sleep(600)");
-    place.command =
-        vec![python(), "-c".into(), script, data, port(&codehub), port(&other), name, machine, "{socket}".into()];
+    place.command = vec![
+        python(),
+        "-c".into(),
+        script,
+        data,
+        port(&codehub),
+        port(&other),
+        name,
+        machine,
+        "{socket}".into(),
+    ];
     let mut config = place.config();
     config.listen = Some(SocketAddr::from(([127, 0, 0, 1], codehub.local_addr().unwrap().port())));
     config.show = vec!["/opt".into()];
@@ -108,7 +118,8 @@ async fn the_inventory_is_the_one_in_the_repository() {
     place.until_there("inventory").await;
     let inventory = place.seen("inventory");
     let found: BTreeSet<&str> = inventory.lines().collect();
-    let lines = include_str!("inventory.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        include_str!("inventory.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut allowed = BTreeSet::new();
     let mut needed = BTreeSet::new();
     for line in lines {
@@ -146,7 +157,10 @@ async fn a_fork_bomb_stays_in_its_workspace() {
     eventually("it is at its limit", async || inside() >= LIMIT - 2).await;
     assert!(inside() <= LIMIT, "{} processes", inside());
     // Somebody else's workspace has its own count.
-    let Some(neighbour) = super::sandbox::place(shell("sleep 600 & sleep 600 & echo > up; wait")).await else { return };
+    let Some(neighbour) = super::sandbox::place(shell("sleep 600 & sleep 600 & echo > up; wait")).await
+    else {
+        return;
+    };
     let second = neighbour.runtime().await;
     second.start(&neighbour.spec(1)).await.unwrap();
     neighbour.until_there("up").await;
@@ -178,10 +192,16 @@ async fn a_script_that_pip_installed_runs_in_a_fork() {
     runtime.start(&original.spec(1)).await.unwrap();
     original.until_there("done").await;
     assert_eq!(original.seen("said").trim(), "hello", "{}", original.seen("pip.log"));
-    assert!(original.seen("shebang").starts_with("#!/home/coder/v/bin/python"), "{}", original.seen("shebang"));
+    assert!(
+        original.seen("shebang").starts_with("#!/home/coder/v/bin/python"),
+        "{}",
+        original.seen("shebang")
+    );
     runtime.stop(original.id).await.unwrap();
 
-    let Some(fork) = place(shell("v/bin/hello > said; echo $? > status; exec sleep 600")).await else { return };
+    let Some(fork) = place(shell("v/bin/hello > said; echo $? > status; exec sleep 600")).await else {
+        return;
+    };
     fs::remove_dir(fork.home(1)).unwrap();
     let copied = Command::new("cp").arg("-a").args([original.home(1), fork.home(1)]).status().unwrap();
     assert!(copied.success());
@@ -198,7 +218,9 @@ async fn a_script_that_pip_installed_runs_in_a_fork() {
 
 #[tokio::test]
 async fn scripts_that_begin_with_the_name_of_before_still_run() {
-    let Some(place) = place(shell("./old > said; ./older >> said; touch done; exec sleep 600")).await else { return };
+    let Some(place) = place(shell("./old > said; ./older >> said; touch done; exec sleep 600")).await else {
+        return;
+    };
     let data = place.dir.path().canonicalize().unwrap();
     let long = data.join(place.home(1).strip_prefix(place.dir.path()).unwrap()).with_file_name("home");
     let id = place.id.as_uuid().simple().to_string();
@@ -282,11 +304,13 @@ async fn a_shut_in_program_gets_its_grace_and_its_leavings_go_too() {
 /// What was started before a workspace's first process stayed with it, and before it had a network of its own.
 #[tokio::test]
 async fn what_an_older_codehub_shut_in_is_adopted_and_ended() {
-    let script = "trap 'sleep 0.5; echo saved > saved; exit 0' TERM; echo up > up; while :; do sleep 0.05; done";
+    let script =
+        "trap 'sleep 0.5; echo saved > saved; exit 0' TERM; echo up > up; while :; do sleep 0.05; done";
     let Some(place) = place_in(shell(script), NetworkChoice::Host).await else { return };
     drop(place.started_until("up").await);
     let pid = place.recorded_pid();
-    let now = ProcessRuntime::open(ProcessConfig { network: NetworkChoice::Auto, ..place.config() }).await.unwrap();
+    let now =
+        ProcessRuntime::open(ProcessConfig { network: NetworkChoice::Auto, ..place.config() }).await.unwrap();
     assert_eq!(place.state(&now).await, Some(InstanceState::Alive));
     now.start(&place.spec(1)).await.unwrap();
     assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
@@ -366,7 +390,10 @@ async fn what_cannot_be_had_is_said() {
     let said = runtime.safeguards().await;
     let names: Vec<_> = said.iter().map(|it| it.name).collect();
     assert_eq!(names, ["sandbox", "limits"]);
-    assert!(said[0].text.contains("PROCESS_SANDBOX=never") && said[0].text.contains("second user"), "{said:?}");
+    assert!(
+        said[0].text.contains("PROCESS_SANDBOX=never") && said[0].text.contains("second user"),
+        "{said:?}"
+    );
 
     for place in places(shell("exit 0")).await {
         let said = place.runtime().await.safeguards().await;
