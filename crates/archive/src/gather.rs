@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attrs;
 use super::error::{ArchiveError, Result, caught, panicked};
-use super::header::{self, EntryKind, Header, Mtime, Xattr};
+use super::header::{self, Header, Mtime, TarKind, Xattr};
 use super::manifest::{ArchivedFile, FileKind};
 use super::restore_workers::lock;
 use super::sparse::{self, Segment};
@@ -158,7 +158,7 @@ impl Batch {
             WalkStep::Leave(left) => Item::Left(left),
             WalkStep::Enter { path, dir, stat } => {
                 let xattrs = attrs::read_xattrs(dir.as_fd()).map_err(|e| ArchiveError::reading(&path, e))?;
-                Item::Entry(self.head(path, stat, EntryKind::Directory, &xattrs)?)
+                Item::Entry(self.head(path, stat, TarKind::Directory, &xattrs)?)
             }
             WalkStep::Item { path, dir, name, kind: FileType::RegularFile } => {
                 Item::Entry(self.file(path, &dir, &name)?)
@@ -168,7 +168,7 @@ impl Batch {
                 let stat = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(reading)?;
                 let target = readlinkat(&dir, &name, Vec::new()).map_err(reading)?;
                 let target = target.as_bytes();
-                Item::Entry(self.head(path, stat, EntryKind::Symlink { target }, &[])?)
+                Item::Entry(self.head(path, stat, TarKind::Symlink { target }, &[])?)
             }
             WalkStep::Item { .. } => Item::Skipped,
         };
@@ -191,10 +191,10 @@ impl Batch {
             false => None,
         };
         if let Some(segments) = holes {
-            let entry = self.head(path, stat, EntryKind::Sparse { size, segments: &segments }, &xattrs)?;
+            let entry = self.head(path, stat, TarKind::Sparse { size, segments: &segments }, &xattrs)?;
             return Ok(Entry { rest: Some(Rest { file: file.into(), segments }), ..entry });
         }
-        let mut entry = self.head(path, stat, EntryKind::File { size }, &xattrs)?;
+        let mut entry = self.head(path, stat, TarKind::File { size }, &xattrs)?;
         if size > SMALL || self.bytes.len() > BATCH_BYTES {
             // Only a hint, and not every file system takes it.
             let _ = fadvise(&file, 0, NonZeroU64::new(size.min(FETCH)), Advice::WillNeed);
@@ -206,14 +206,14 @@ impl Batch {
     }
 
     /// Appends the header of an entry.
-    fn head(&mut self, path: Vec<u8>, stat: Stat, kind: EntryKind<'_>, xattrs: &[Xattr]) -> Result<Entry> {
+    fn head(&mut self, path: Vec<u8>, stat: Stat, kind: TarKind<'_>, xattrs: &[Xattr]) -> Result<Entry> {
         let start = self.bytes.len();
         encode(&path, &stat, kind, xattrs, &mut self.bytes)?;
         let (kind, size, target) = match kind {
-            EntryKind::Directory => (FileKind::Directory, 0, Vec::new()),
-            EntryKind::File { size } | EntryKind::Sparse { size, .. } => (FileKind::File, size, Vec::new()),
-            EntryKind::Symlink { target } => (FileKind::Symlink, 0, target.to_vec()),
-            EntryKind::HardLink { target } => (FileKind::HardLink, size_of(&stat), target.to_vec()),
+            TarKind::Directory => (FileKind::Directory, 0, Vec::new()),
+            TarKind::File { size } | TarKind::Sparse { size, .. } => (FileKind::File, size, Vec::new()),
+            TarKind::Symlink { target } => (FileKind::Symlink, 0, target.to_vec()),
+            TarKind::HardLink { target } => (FileKind::HardLink, size_of(&stat), target.to_vec()),
         };
         let Mtime { seconds, nanoseconds } = attrs::mtime(&stat);
         let file = ArchivedFile {
@@ -257,7 +257,7 @@ impl Batch {
 pub(super) fn encode(
     path: &[u8],
     stat: &Stat,
-    kind: EntryKind<'_>,
+    kind: TarKind<'_>,
     xattrs: &[Xattr],
     out: &mut Vec<u8>,
 ) -> Result<()> {

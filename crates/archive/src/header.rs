@@ -38,7 +38,7 @@ pub(super) struct Xattr {
 
 pub(super) struct Header<'a> {
     pub(super) path: &'a [u8],
-    pub(super) kind: EntryKind<'a>,
+    pub(super) kind: TarKind<'a>,
     /// Permission bits with setuid, setgid and sticky.
     pub(super) mode: u32,
     pub(super) uid: u32,
@@ -48,7 +48,7 @@ pub(super) struct Header<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum EntryKind<'a> {
+pub(super) enum TarKind<'a> {
     Directory,
     File { size: u64 },
     Sparse { size: u64, segments: &'a [Segment] },
@@ -64,15 +64,15 @@ pub(super) fn encode(header: &Header<'_>, out: &mut Vec<u8>) -> Option<()> {
     let mut link: &[u8] = b"";
     let mut map = Vec::new();
     let (flag, size) = match header.kind {
-        EntryKind::Directory => {
+        TarKind::Directory => {
             name.push(b'/');
             if header.path.is_empty() {
                 name = b"./".to_vec();
             }
             (b'5', 0)
         }
-        EntryKind::File { size } => (b'0', size),
-        EntryKind::Sparse { size, segments } => {
+        TarKind::File { size } => (b'0', size),
+        TarKind::Sparse { size, segments } => {
             map = sparse_map(size, segments);
             record(&mut pax, b"GNU.sparse.major", b"1");
             record(&mut pax, b"GNU.sparse.minor", b"0");
@@ -82,11 +82,11 @@ pub(super) fn encode(header: &Header<'_>, out: &mut Vec<u8>) -> Option<()> {
             let data: u64 = segments.iter().map(|s| s.len).sum();
             (b'0', map.len() as u64 + data)
         }
-        EntryKind::Symlink { target } => {
+        TarKind::Symlink { target } => {
             link = target;
             (b'2', 0)
         }
-        EntryKind::HardLink { target } => {
+        TarKind::HardLink { target } => {
             link = target;
             (b'1', 0)
         }
@@ -94,7 +94,7 @@ pub(super) fn encode(header: &Header<'_>, out: &mut Vec<u8>) -> Option<()> {
 
     // A hard link is only a name; what it names carries the metadata.
     let mtime = match header.kind {
-        EntryKind::HardLink { .. } => Mtime::default(),
+        TarKind::HardLink { .. } => Mtime::default(),
         _ => header.mtime,
     };
     if name.len() > 100 {

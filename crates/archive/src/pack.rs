@@ -22,7 +22,7 @@ use super::error::{ArchiveError, Result};
 use super::frames::{Frames, PackOptions, compress, writing};
 use super::gather::{Batch, Entry, Item, check_unchanged, encode, gather, size_of};
 use super::hash::Hashed;
-use super::header::{self, EntryKind};
+use super::header::{self, TarKind};
 use super::manifest::{ArchivedFile, FileKind, Manifest};
 use super::progress::Progress;
 use super::sparse::Segment;
@@ -198,7 +198,7 @@ impl<'a> Packer<'a> {
             self.links.remove(&inode);
         }
         let mut head = Vec::new();
-        encode(&file.path, stat, EntryKind::HardLink { target: &target }, &[], &mut head)?;
+        encode(&file.path, stat, TarKind::HardLink { target: &target }, &[], &mut head)?;
         let size = size_of(stat);
         let link = ArchivedFile { kind: FileKind::HardLink, size, target, ..file.clone() };
         self.write_entry(link, &head)?;

@@ -61,7 +61,7 @@ impl Health {
         self.lock().clone()
     }
 
-    /// The same for people; `None` when all is well.
+    /// Which components are in trouble, as a sentence for people; `None` when all is well.
     pub fn problem(&self) -> Option<String> {
         let failing = self.failing();
         let each =

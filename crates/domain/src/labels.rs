@@ -67,6 +67,35 @@ impl From<Labels> for BTreeMap<String, String> {
     }
 }
 
+/// One a line, `key` or `key: value`; empty lines do not count. What is printed can be read again. Of a key that
+/// is there twice the last counts.
+impl FromStr for Labels {
+    type Err = LabelError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let label = |line: &str| match line.split_once(':') {
+            Some((key, value)) => {
+                (key.trim().to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned())
+            }
+            None => (line.trim().to_owned(), String::new()),
+        };
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        lines.map(label).collect::<BTreeMap<_, _>>().try_into()
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, value) in self.iter() {
+            match value {
+                "" => writeln!(f, "{key}")?,
+                value => writeln!(f, "{key}: {value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 fn check_key(key: &str) -> Result<(), LabelError> {
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '.' | '_' | '/' | '-');
     if key.is_empty() || key.len() > Labels::LONGEST_KEY || !key.chars().all(allowed) {
@@ -157,5 +186,14 @@ mod tests {
         for wrong in ["", ":x", "Team", "a b:c"] {
             assert!(wrong.parse::<LabelFilter>().is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        let written =
+            labels(&[("team", "red"), ("urgent", ""), ("note", " two: spaces  "), ("a/b", ":")]).unwrap();
+        assert_eq!(written.to_string().parse(), Ok(written));
+        assert_eq!("  team:red\r\n\n urgent ".parse(), labels(&[("team", "red"), ("urgent", "")]));
+        assert!(matches!("Team: red".parse::<Labels>(), Err(LabelError::Key(_))));
     }
 }

@@ -15,7 +15,7 @@ pub struct Policy {
     pub backoff_cap: Duration,
     /// How long a start or stop may go without getting anywhere.
     pub start_deadline: Duration,
-    /// The same for operations that move bytes.
+    /// How long an operation that moves bytes may go without getting anywhere.
     pub storage_deadline: Duration,
     /// This many unasked deaths of an instance within the window end in ERROR.
     pub max_deaths: usize,

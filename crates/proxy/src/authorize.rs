@@ -153,7 +153,7 @@ impl Callers {
         Err(ProxyError::SignIn)
     }
 
-    /// The same without asking anybody. `None` where that does not suffice.
+    /// [`Self::identify`] from memory alone. `None` where that does not suffice.
     pub(super) fn recognize(
         &self,
         bearer: Option<&[u8]>,

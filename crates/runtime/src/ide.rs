@@ -37,7 +37,7 @@ struct Row {
     executable: Option<&'static str>,
     /// After the program.
     args: &'static [&'static str],
-    /// And after those, where it listens: one or the other.
+    /// Where it listens, after `args`: on a port, or on a socket.
     on_port: &'static [&'static str],
     on_socket: &'static [&'static str],
     health_path: &'static str,

@@ -96,7 +96,7 @@ pub async fn find(app: &App, user: &User, id: WorkspaceId, access: Access) -> Re
 /// The rule behind [`find`].
 ///
 /// # Errors
-/// As there.
+/// The user may not do that with this workspace; where they may not even know of it, it is not found.
 pub fn permit(user: &User, workspace: &Workspace, access: Access) -> Result<(), Denied> {
     if workspace.deleted_at.is_some() {
         return Err(Denied::NotFound);

@@ -12,7 +12,7 @@ impl StoreError {
         self.about(&path.display().to_string())
     }
 
-    /// The same, for what is not a file.
+    /// Says what it is about, where that is not a file.
     pub(super) fn about(self, what: &str) -> Self {
         let about = |why: String| format!("{what}: {why}");
         match self {

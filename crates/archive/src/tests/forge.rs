@@ -1,13 +1,13 @@
 //! Tar streams as only an attacker writes them.
 
-use super::super::header::{self, EntryKind, Header, Mtime, record};
+use super::super::header::{self, Header, Mtime, TarKind, record};
 
 /// Builds tar streams that no honest program writes.
 #[derive(Default)]
 pub(super) struct Forge(pub(super) Vec<u8>);
 
 impl Forge {
-    pub(super) fn entry(mut self, path: &str, kind: EntryKind<'_>) -> Self {
+    pub(super) fn entry(mut self, path: &str, kind: TarKind<'_>) -> Self {
         let header = Header {
             path: path.as_bytes(),
             kind,
@@ -22,22 +22,22 @@ impl Forge {
     }
 
     pub(super) fn dir(self, path: &str) -> Self {
-        self.entry(path, EntryKind::Directory)
+        self.entry(path, TarKind::Directory)
     }
 
     pub(super) fn file(self, path: &str, data: &[u8]) -> Self {
         let size = data.len() as u64;
-        self.entry(path, EntryKind::File { size }).raw(data)
+        self.entry(path, TarKind::File { size }).raw(data)
     }
 
     pub(super) fn symlink(self, path: &str, target: &str) -> Self {
         let target = target.as_bytes();
-        self.entry(path, EntryKind::Symlink { target })
+        self.entry(path, TarKind::Symlink { target })
     }
 
     pub(super) fn link(self, path: &str, target: &str) -> Self {
         let target = target.as_bytes();
-        self.entry(path, EntryKind::HardLink { target })
+        self.entry(path, TarKind::HardLink { target })
     }
 
     /// Bytes, filled up to a whole block.
@@ -65,14 +65,14 @@ impl Forge {
             record(&mut body, key.as_bytes(), value);
         }
         let size = format!("{:011o}\0", body.len());
-        self.entry("pax", EntryKind::File { size: 0 })
+        self.entry("pax", TarKind::File { size: 0 })
             .patch(124, size.as_bytes())
             .patch(156, &[flag])
             .raw(&body)
     }
 
     pub(super) fn typed(self, path: &str, flag: u8) -> Self {
-        self.entry(path, EntryKind::File { size: 0 }).patch(156, &[flag])
+        self.entry(path, TarKind::File { size: 0 }).patch(156, &[flag])
     }
 
     pub(super) fn end(mut self) -> Vec<u8> {
@@ -89,7 +89,7 @@ pub(super) fn sparse(map: &[u8], stored: u64) -> Vec<u8> {
         ("GNU.sparse.name", b"s"),
         ("GNU.sparse.realsize", b"1000"),
     ];
-    let kind = EntryKind::File { size: stored };
+    let kind = TarKind::File { size: stored };
     let forge = Forge::default().pax(b'x', &records).entry("s", kind);
     forge.raw(map).raw(&[1; 16]).end()
 }

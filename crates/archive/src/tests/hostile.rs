@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::confined_target::ConfinedTarget;
-use super::super::header::{self, EntryKind, Header, Mtime, Xattr};
+use super::super::header::{self, Header, Mtime, TarKind, Xattr};
 use super::super::unpack::unpack_into;
 use super::forge::{Forge, sparse};
 use super::*;
@@ -117,7 +117,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
                     ("GNU.sparse.realsize", b"9223372036854775807"),
                 ],
             )
-            .entry("a", EntryKind::File { size: 512 })
+            .entry("a", TarKind::File { size: 512 })
             .raw(b"1\n9223372036854775807\n0\n")
             .end(),
         ),
@@ -233,7 +233,7 @@ fn a_terabyte_of_holes_and_names_by_case_are_harmless() {
         .file("name", b"2")
         .dir("NAME")
         .pax(b'x', &records)
-        .entry("s", EntryKind::File { size: 512 })
+        .entry("s", TarKind::File { size: 512 })
         .raw(b"1\n1099511627776\n0\n")
         .end();
     let target = tempdir();
@@ -293,7 +293,7 @@ fn large_numbers_fit_in_headers() {
     let mtime = Mtime { seconds: -7, nanoseconds: 250_000_000 };
     let header = Header {
         path: b"big",
-        kind: EntryKind::File { size: 20 << 30 },
+        kind: TarKind::File { size: 20 << 30 },
         mode: 0o7777,
         uid: u32::MAX - 1,
         gid: 3_000_000,

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Peer,
-    activity::HeaderKind,
+    activity::ActivityKind,
     error::{Malformed, ProxyError},
     forward,
     http1::{
@@ -307,7 +307,7 @@ impl Connection<'_> {
             None => lease.give_back(),
             Some(_) if lease.wire.put_small_body(self.answer.head(), SMALL) => {
                 if let Some(cell) = cell {
-                    cell.record(HeaderKind::Http);
+                    cell.record(ActivityKind::Http);
                 }
                 lease.give_back();
             }

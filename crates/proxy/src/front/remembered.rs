@@ -11,7 +11,7 @@ use http::{Method, Version};
 
 use crate::{
     Peer, Proxy,
-    activity::HeaderKind as Activity,
+    activity::ActivityKind,
     authorize::{self, Recognized, bearer_in},
     client,
     error::ProxyError,
@@ -193,7 +193,7 @@ pub(super) fn begin(proxy: &Proxy, client: &mut Client, request: &head::Request<
     let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
     let work = proxy.is_work(&method, path, query);
     if work {
-        memo.fresh.entry.cell.record(Activity::Http);
+        memo.fresh.entry.cell.record(ActivityKind::Http);
     }
     Some(Begun { lease, memo, work, id, close: request.close, method })
 }

@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::{
-    activity::{Cell, HeaderKind},
+    activity::{ActivityKind, Cell},
     http1::{client_body::ClientBody, pool::Lease},
 };
 
@@ -129,7 +129,7 @@ impl Body for FromWorkspace {
         match ready!(lease.wire.poll_body(cx)) {
             Some(Ok(frame)) => {
                 if let Some(cell) = &self.cell {
-                    cell.record(HeaderKind::Http);
+                    cell.record(ActivityKind::Http);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -181,7 +181,7 @@ impl ToWorkspace {
         self.patience = None;
     }
 
-    /// The same for a request whose body is empty.
+    /// This body once more, for a second try; `None` unless it is empty.
     pub(crate) fn replay(&self) -> Option<Self> {
         self.body.is_end_stream().then(|| Self {
             body: ProxyBody::Empty,
@@ -207,7 +207,7 @@ impl Body for ToWorkspace {
         if frame.is_some()
             && let Some(cell) = &self.cell
         {
-            cell.record(HeaderKind::Http);
+            cell.record(ActivityKind::Http);
         }
         Poll::Ready(frame)
     }

@@ -51,7 +51,7 @@ enum Waits {
     No,
     /// It is loaded again after a while.
     Reloads,
-    /// The same, and at once when this workspace's events say so. Not for a workspace that is said to
+    /// It is loaded again after a while, and at once when this workspace's events say so. Not for a workspace that is said to
     /// run but does not answer: the first event would reload the page without end.
     Follows(WorkspaceId),
 }

@@ -38,7 +38,7 @@ pub(crate) fn session(headers: &HeaderMap) -> Session<'_> {
     session_in(cookies(headers))
 }
 
-/// The same, from the values of all `Cookie` headers.
+/// Our session cookie among the values of all `Cookie` headers.
 pub(crate) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<'a> {
     let mut found = Session::None;
     for part in values.flat_map(parts).filter(|part| is_session(part)) {

@@ -56,7 +56,7 @@ impl Frames {
         self.feed_each(bytes, |_| {})
     }
 
-    /// The same, and shows the payload of data frames as it passes. Of an opaque stream nothing is shown.
+    /// Takes the next bytes of the stream and shows the payload of data frames as it passes. Of an opaque stream nothing is shown.
     pub(crate) fn feed_each(&mut self, mut bytes: &[u8], mut show: impl FnMut(Piece<'_>)) -> FrameContents {
         let mut seen = FrameContents::default();
         if self.opaque {

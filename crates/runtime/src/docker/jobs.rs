@@ -322,7 +322,7 @@ pub(super) struct Running {
 /// What came out of a job.
 pub(super) enum JobOutput {
     Data(Bytes),
-    JobMessage(JobMessage),
+    Message(JobMessage),
     End,
 }
 
@@ -337,7 +337,7 @@ impl Running {
             if let Some(end) = self.lines.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.lines.drain(..=end).collect();
                 match serde_json::from_slice(&line) {
-                    Ok(said) => return Ok(JobOutput::JobMessage(said)),
+                    Ok(said) => return Ok(JobOutput::Message(said)),
                     Err(_) => tracing::warn!(line = %String::from_utf8_lossy(&line), "a storage job said"),
                 }
                 continue;
@@ -360,10 +360,10 @@ impl Running {
         while self.early.iter().map(Bytes::len).sum::<usize>() < EARLY {
             match self.hear().await? {
                 JobOutput::Data(bytes) => self.early.push(bytes),
-                JobOutput::JobMessage(JobMessage::Total(total)) => return Ok(total),
-                JobOutput::JobMessage(JobMessage::Done(_)) => {}
-                JobOutput::JobMessage(JobMessage::Finished(summary)) => self.finished = Some(summary),
-                JobOutput::JobMessage(JobMessage::Failed { kind, message }) => {
+                JobOutput::Message(JobMessage::Total(total)) => return Ok(total),
+                JobOutput::Message(JobMessage::Done(_)) => {}
+                JobOutput::Message(JobMessage::Finished(summary)) => self.finished = Some(summary),
+                JobOutput::Message(JobMessage::Failed { kind, message }) => {
                     return Err(failure(&kind, message));
                 }
                 JobOutput::End => break,
@@ -378,7 +378,7 @@ impl Running {
         self.stream(progress, &nowhere).await
     }
 
-    /// The same, of a job whose input is open: its streams may outlive it, so it is watched as well.
+    /// [`Self::result`] of a job whose input is open: its streams may outlive it, so the container is watched as well.
     pub(super) async fn result_or_end(
         &mut self,
         progress: &Progress,
@@ -413,15 +413,15 @@ impl Running {
             match self.hear().await? {
                 // A receiver that is gone has its own reason; the job is ended with us.
                 JobOutput::Data(bytes) => drop(data.send(bytes).await),
-                JobOutput::JobMessage(JobMessage::Total(total)) => progress.start(total),
-                JobOutput::JobMessage(JobMessage::Done(done)) => {
+                JobOutput::Message(JobMessage::Total(total)) => progress.start(total),
+                JobOutput::Message(JobMessage::Done(done)) => {
                     progress.advance(done.saturating_sub(progress.done()))
                 }
-                JobOutput::JobMessage(JobMessage::Finished(summary)) => {
+                JobOutput::Message(JobMessage::Finished(summary)) => {
                     progress.advance(summary.uncompressed.saturating_sub(progress.done()));
                     finished = Some(summary);
                 }
-                JobOutput::JobMessage(JobMessage::Failed { kind, message }) => {
+                JobOutput::Message(JobMessage::Failed { kind, message }) => {
                     return Err(failure(&kind, message));
                 }
                 // Only here: what it wrote before it said so may still be on its way.

@@ -82,7 +82,7 @@ pub struct StoppedView {
     #[schema(value_type = String)]
     #[serde(serialize_with = "history::sentence")]
     pub reason: Reason,
-    /// The same for programs, as in the history.
+    /// The reason for programs, as in the history.
     #[schema(schema_with = history::reason_code)]
     pub reason_code: &'static str,
     /// As in the history.

@@ -45,7 +45,7 @@ struct TransitionView {
     operation: Operation,
     /// A sentence in English.
     reason: String,
-    /// The same for programs: does not change between versions. `other` is what a version wrote that this
+    /// The reason for programs: does not change between versions. `other` is what a version wrote that this
     /// one does not know.
     #[schema(schema_with = reason_code)]
     reason_code: &'static str,

@@ -72,7 +72,7 @@ pub async fn verify(app: &App, username: &str, password: &str, address: IpAddr) 
     Ok(checked(app, username, password, address).await?.user)
 }
 
-/// The same, with what the password was checked against.
+/// [`verify`], with the hash that the password was checked against.
 async fn checked(
     app: &App,
     username: &str,

@@ -34,7 +34,7 @@ pub fn evict(answer: &mut HeaderMap) {
     answer.insert(CLEAR_SITE_DATA, EVERYTHING_BUT_COOKIES);
 }
 
-/// The same, unless this browser is known to be clean; from then on it is. For the answer to a sign-in by the form,
+/// Removes planted workers as [`evict`] does, unless this browser is known to be clean; from then on it is. For the answer to a sign-in by the form,
 /// which says whether something is `kept` in the browser that must not go, and no worker was seen.
 ///
 /// # Errors

@@ -20,12 +20,12 @@ pub fn new_token() -> String {
     format!("{TOKEN_PREFIX}{}", new_secret())
 }
 
-/// What is stored.
+/// The SHA-256 of a secret: what is stored of it.
 pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// The same as text, for the settings.
+/// [`hash`] as hexadecimal text, as the settings keep it.
 pub fn hash_text(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(hash(secret))
 }

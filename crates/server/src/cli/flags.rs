@@ -25,12 +25,12 @@ fn settings() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// The same command, whose help does not list the settings that it takes.
+/// The command with a help that does not list the settings it takes.
 pub(super) fn unlisted(command: Command) -> Command {
     command.args(settings().map(|setting| setting.hide(true)))
 }
 
-/// The same, also for the commands below it, and it says where they are listed.
+/// Takes the settings out of the help of a command and of those below it, and says there where they are listed.
 pub(super) fn referred(command: Command) -> Command {
     unlisted(command)
         .mut_subcommands(referred)

@@ -158,7 +158,7 @@ pub struct RuntimeConfig {
     pub sandbox: codehub_runtime::SandboxChoice,
     pub process_network: codehub_runtime::process::NetworkChoice,
     /// What else of the machine a sandbox shows.
-    pub process_show: Vec<std::path::PathBuf>,
+    pub process_show: Vec<PathBuf>,
     /// Whether several users may have workspaces where there is no sandbox.
     pub unsandboxed_users: bool,
     /// What the database calls the backend; `None`: like its kind.

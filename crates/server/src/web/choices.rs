@@ -121,3 +121,16 @@ pub(super) fn mode_field(
         }
     }
 }
+
+pub(super) fn labels_field(view: &PageContext, form: &WorkspaceForm, wrong: &[Wrong]) -> Markup {
+    let is_wrong = wrong.iter().any(|one| one.field == "labels");
+    html! {
+        div.field {
+            label for="labels" { (view.t.labels) }
+            textarea #labels name="labels" rows="3" aria-describedby="labels-hint"
+                aria-invalid=[is_wrong.then_some("true")] data-testid="field-labels" { (form.labels) }
+            p.hint #labels-hint { (view.t.labels_hint) }
+            (field_error(view, wrong, "labels"))
+        }
+    }
+}

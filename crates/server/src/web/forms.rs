@@ -7,6 +7,7 @@ use codehub_domain::{
     ArchiveKey, Desired,
     activity::ActivityMode,
     fields::{self, Violation},
+    labels::Labels,
 };
 use codehub_store::Edit;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -62,6 +63,7 @@ pub enum Problem {
     ImageNotOffered,
     WrongMode,
     NoSuchArchive,
+    LabelsRule,
     UsernameRule,
     UsernameTaken,
     NoSandbox,
@@ -97,6 +99,7 @@ impl Problem {
             (Self::WrongMode, Ko) => "목록에서 하나를 고르세요.".into(),
             (Self::NoSuchArchive, En) => "There is no such archive.".into(),
             (Self::NoSuchArchive, Ko) => "해당 보관본이 없습니다.".into(),
+            (Self::LabelsRule, lang) => super::i18n::words::label_rules(lang),
             (Self::UsernameRule, En) => "1 to 64 letters a–z, digits, '.', '_' or '-'.".into(),
             (Self::UsernameRule, Ko) => "영문자, 숫자, '.', '_', '-'만 사용하여 1~64자로 입력하세요.".into(),
             (Self::NoSandbox, En) => {
@@ -159,6 +162,8 @@ pub struct WorkspaceForm {
     pub activity_mode: String,
     /// The key of the archive it begins with, if any.
     pub from_archive: String,
+    /// One a line, as [`Labels`] writes them.
+    pub labels: String,
 }
 
 /// The same, checked.
@@ -173,6 +178,7 @@ pub struct WorkspaceFields {
     pub image_ref: String,
     pub activity_mode: Option<ActivityMode>,
     pub from_archive: Option<ArchiveKey>,
+    pub labels: Labels,
 }
 
 impl WorkspaceForm {
@@ -217,6 +223,10 @@ impl WorkspaceForm {
         let activity_mode = optional(&self.activity_mode, Problem::WrongMode.of("activity_mode"), &mut wrong);
         let from_archive =
             optional(&self.from_archive, Problem::NoSuchArchive.of("from_archive"), &mut wrong);
+        let labels = self.labels.parse().unwrap_or_else(|_| {
+            wrong.push(Problem::LabelsRule.of("labels"));
+            Labels::default()
+        });
         if wrong.is_empty() {
             Ok(WorkspaceFields {
                 name,
@@ -228,6 +238,7 @@ impl WorkspaceForm {
                 image_ref: image_ref.clone(),
                 activity_mode,
                 from_archive,
+                labels,
             })
         } else {
             Err(wrong)
@@ -256,7 +267,7 @@ impl From<WorkspaceFields> for Edit {
             standby_ttl_seconds: Some(fields.standby_ttl_seconds),
             archive_ttl_seconds: Some(fields.archive_ttl_seconds),
             activity_mode: Some(fields.activity_mode),
-            labels: None,
+            labels: Some(fields.labels),
         }
     }
 }
@@ -347,12 +358,13 @@ mod tests {
             image_ref: "theirs".into(),
             activity_mode: "never".into(),
             from_archive: "x".into(),
+            labels: "Team: red".into(),
         };
         let wrong = form.check(&config()).unwrap_err();
         let fields: Vec<_> = wrong.into_iter().map(|wrong| wrong.field).collect();
         let first = ["name", "description", "memo", "desired_state", "standby_ttl", "archive_ttl"];
         assert_eq!(fields[..6], first);
-        assert_eq!(fields[6..], ["image_ref", "activity_mode", "from_archive"]);
+        assert_eq!(fields[6..], ["image_ref", "activity_mode", "from_archive", "labels"]);
     }
 
     #[test]
@@ -366,10 +378,12 @@ mod tests {
             archive_unit: "d".into(),
             image_ref: "team/one".into(),
             activity_mode: "connections".into(),
+            labels: "team: red\r\n\r\nurgent\r\n".into(),
             ..WorkspaceForm::default()
         };
         let fields = form.check(&config()).unwrap();
         assert_eq!(fields.image_ref, "team/one");
+        assert_eq!(fields.labels.iter().collect::<Vec<_>>(), [("team", "red"), ("urgent", "")]);
         assert_eq!((fields.activity_mode, fields.from_archive), (Some(ActivityMode::Connections), None));
         assert_eq!((fields.name.as_str(), fields.memo.as_str()), ("제 상자", "a\nb"));
         assert_eq!(fields.desired, Desired::Running);

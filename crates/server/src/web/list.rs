@@ -63,7 +63,7 @@ impl Filter {
         self.q.trim().is_empty() && !narrowed && self.before.is_empty()
     }
 
-    /// The same list, from elsewhere on.
+    /// The address of this list, filtered as it is, beginning before a workspace.
     fn href(&self, all: bool, before: Option<WorkspaceId>) -> String {
         let mut pairs = Vec::new();
         if !self.q.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, fields, labels::Labels};
+use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, fields};
 use codehub_store::NewWorkspace;
 use http::StatusCode;
 use maud::{Markup, html};
@@ -81,7 +81,7 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         archive_ttl_seconds: fields.archive_ttl_seconds,
         from_archive: fields.from_archive,
         activity_mode: fields.activity_mode,
-        labels: Labels::default(),
+        labels: fields.labels,
     };
     match service::create(&app, me.user(), new, me.actor()).await {
         Ok(workspace) => {
@@ -126,6 +126,7 @@ fn create_page(app: &App, view: &PageContext, filled: &Filled) -> Page {
                         (desired_choice(view, form, wrong))
                         (ttl_fields(view, &app.config.ttl, form, wrong))
                         (choices::mode_field(view, app.config.activity.mode, form, wrong))
+                        (choices::labels_field(view, form, wrong))
                     }
                 }
                 div.actions {
@@ -279,6 +280,7 @@ fn form_of(workspace: &Workspace) -> WorkspaceForm {
         archive_ttl,
         archive_unit: archive_unit.into(),
         activity_mode: workspace.activity_mode.map_or("", ActivityMode::as_str).into(),
+        labels: workspace.labels.to_string(),
         ..WorkspaceForm::default()
     }
 }
@@ -305,6 +307,7 @@ fn edit_page(
                 }
                 (ttl_fields(view, &app.config.ttl, form, wrong))
                 (choices::mode_field(view, app.config.activity.mode, form, wrong))
+                (choices::labels_field(view, form, wrong))
                 div.actions {
                     a.button href={ "/workspaces/" (workspace.id) } data-close { (t.cancel) }
                     button.primary type="submit" data-testid="save" { (t.save) }

@@ -111,7 +111,7 @@ fn read(notification: &PgNotification) -> Option<Change> {
     }
 }
 
-/// The same settings as every other connection, for those that are no pool's.
+/// A connection that belongs to no pool, with the settings of those that do.
 pub(super) async fn own_connection(options: &PgConnectOptions) -> Result<PgConnection> {
     use sqlx::Connection;
     let mut connection = PgConnection::connect_with(options).await?;

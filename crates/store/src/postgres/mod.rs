@@ -44,7 +44,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_IN_TRANSACTION: &str = "5s";
 /// No statement of ours takes this long; one that does is stuck.
 const STATEMENT_TIMEOUT: &str = "30s";
-/// Nor does any method. Where the way to the server is cut without a word nobody else would end the wait.
+/// No method takes this long. Where the way to the server is cut without a word nobody else would end the wait.
 const METHOD_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Advisory locks of this database. The high half says that they are ours.

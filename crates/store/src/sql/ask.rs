@@ -23,7 +23,7 @@ pub(super) async fn ask<S: SqlStore>(store: &S, id: WorkspaceId, ask: Ask<'_>) -
     Ok(asked)
 }
 
-/// The same inside a transaction that has locked the row: commit it only where the wish is granted.
+/// What [`ask`] does, inside a transaction that has locked the row: commit it only where the change is granted.
 pub(super) async fn within(write: &mut impl SqlWrite, before: Workspace, ask: Ask<'_>) -> Result<Asked> {
     let Ask { desired, edit, limits, actor, reason } = ask;
     let answer = desired::ask(&before, desired);

@@ -232,7 +232,7 @@ pub(super) async fn get_locked(write: &mut impl SqlWrite, id: WorkspaceId) -> Re
     write.first(GET_LOCKED, args![id]).await?.as_ref().map(row::workspace).transpose()
 }
 
-/// The same, where it is not deleted.
+/// [`get_locked`], of a workspace that is not deleted.
 pub(super) async fn get_living(write: &mut impl SqlWrite, id: WorkspaceId) -> Result<Option<Workspace>> {
     Ok(get_locked(write, id).await?.filter(|found| found.deleted_at.is_none()))
 }

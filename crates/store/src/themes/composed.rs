@@ -24,7 +24,7 @@ pub struct Composed {
 }
 
 impl Composed {
-    /// The same store in every part.
+    /// One store in every part.
     pub fn over(store: Arc<dyn Store>) -> Self {
         Self {
             clock: store.clone(),

@@ -12,7 +12,7 @@ use crate::Result;
 pub enum Due {
     /// Those with work to do ([`codehub_domain::intent::is_active`]).
     Active,
-    /// The same, plus everything RUNNING, plus this many of those looked at longest ago. Not among these:
+    /// Those with work to do, everything RUNNING, and this many of those looked at longest ago. Not among these:
     /// what is deleted and gone.
     Full { also_oldest: u32 },
 }

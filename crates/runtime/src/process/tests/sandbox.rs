@@ -157,7 +157,7 @@ async fn a_fork_bomb_stays_in_its_workspace() {
     eventually("it is at its limit", async || inside() >= LIMIT - 2).await;
     assert!(inside() <= LIMIT, "{} processes", inside());
     // Somebody else's workspace has its own count.
-    let Some(neighbour) = super::sandbox::place(shell("sleep 600 & sleep 600 & echo > up; wait")).await
+    let Some(neighbour) = self::place(shell("sleep 600 & sleep 600 & echo > up; wait")).await
     else {
         return;
     };

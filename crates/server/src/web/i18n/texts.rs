@@ -91,6 +91,7 @@ texts! {
     search_by_name: "Search by name", "이름으로 검색";
     filter_by_label: "Label, or label:value", "라벨 또는 라벨:값";
     labels: "Labels", "라벨";
+    labels_hint: "One a line: key, or key: value. Lists can be filtered by them.", "한 줄에 하나씩: 키 또는 키: 값. 목록에서 라벨로 걸러 볼 수 있습니다.";
     slug: "Short name", "짧은 이름";
     filter_by_phase: "Show only", "상태로 거르기";
     all_phases: "All states", "모든 상태";

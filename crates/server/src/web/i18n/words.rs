@@ -278,6 +278,21 @@ pub fn ttl_bounds(lang: Lang, bounds: crate::config::TtlBounds) -> String {
     }
 }
 
+/// What labels are allowed.
+pub fn label_rules(lang: Lang) -> String {
+    let most = codehub_domain::labels::Labels::MOST;
+    match lang {
+        Lang::En => format!(
+            "At most {most} lines, each a key or key: value. A key has 1 to 63 characters of a–z, 0–9, '.', '_', '/' and \
+             '-'; a value has at most 255."
+        ),
+        Lang::Ko => format!(
+            "한 줄에 키 또는 키: 값을 하나씩, {most}줄 이하로 입력하세요. 키는 a–z, 0–9, '.', '_', '/', '-'만 사용하여 1~63자, \
+             값은 255자 이하입니다."
+        ),
+    }
+}
+
 /// What counts as being in use.
 pub fn mode(lang: Lang, mode: ActivityMode) -> &'static str {
     match (mode, lang) {

@@ -12,7 +12,7 @@ use codehub_domain::{
     limits::Limits,
     user::Role,
 };
-use codehub_store::{Edit, ReplicaNote};
+use codehub_store::ReplicaNote;
 
 use super::{OURS, TestApp};
 use crate::{app, auth::first_run, web::assets};
@@ -420,9 +420,16 @@ async fn the_list_is_filtered_by_label() {
     let (me, cookie) = app.person("ann", Role::User).await;
     let api = app.workspace(me, "box one").await.id;
     app.workspace(me, "box two").await;
-    let labels = std::collections::BTreeMap::from([("team".to_owned(), "<api>".to_owned())]);
-    let edit = Edit { labels: Some(labels.try_into().unwrap()), ..Edit::default() };
-    app.app.store().workspace_edit(api, edit).await.unwrap();
+    let form = format!("/workspaces/{api}/edit");
+    let refused = app.post(&form, &cookie, "name=box+one&labels=Team%3A+red").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert!(
+        refused.body.contains("1 to 63 characters") && refused.body.contains("Team: red"),
+        "{}",
+        refused.body
+    );
+    app.post(&form, &cookie, "name=box+one&labels=team%3A+%3Capi%3E%0D%0Aurgent").await;
+    assert!(app.get(&form, &cookie).await.body.contains("team: &lt;api&gt;\nurgent\n</textarea>"));
     for (path, one, two) in [
         ("/", true, true),
         ("/?label=team", true, false),
