@@ -378,7 +378,7 @@ impl Arguments {
             self.add([OsStr::new("--symlink"), config.home.as_os_str(), former.as_os_str()]);
         }
         self.bind("--bind", &inside.home.volume, &config.home);
-        self.add(["--remount-ro", "/"]);
+        self.add(["--remount-ro", "/dev", "--remount-ro", "/"]);
         self.add([OsStr::new("--chdir"), config.home.as_os_str()]);
     }
 

@@ -1,6 +1,6 @@
 # What there is inside, and what can be reached from there; one thing a line. Not into /usr, /proc, the home and what
 # is shown of /etc: those are shown whole.
-import ctypes, errno, os, socket, stat, subprocess, sys
+import ctypes, errno, os, socket, stat, subprocess, sys, time
 
 data, codehub, other, abstract, machine, _ = sys.argv[1:]
 whole = {"/usr", "/opt", "/proc", os.environ["HOME"], data}
@@ -11,6 +11,9 @@ def look(directory):
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         mode = os.lstat(path).st_mode
+        if data.startswith(path + "/") and path != "/tmp":
+            look(path)
+            continue
         if path.startswith(os.path.dirname(data) + "/") and not data.startswith(path):
             lines.add("unexpected " + path)
         shown = "there " + path.replace(data, "{data}")
@@ -54,10 +57,10 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     name = os.readlink(f"/proc/{pid}/exe") if os.access(f"/proc/{pid}/exe", os.R_OK) else open(f"/proc/{pid}/comm").read().strip()
     lines.add("process " + ("ours" if any(it in name for it in known) else name))
 for fd in os.listdir("/proc/self/fd"):
-    if int(fd) > 2 and not os.path.exists(f"/proc/self/fd/{fd}"):
-        continue
-    if int(fd) > 2 and not os.readlink(f"/proc/self/fd/{fd}").startswith("/proc/"):
-        lines.add("descriptor " + os.readlink(f"/proc/self/fd/{fd}"))
+    # Whoever runs the tests may leave some of its own open.
+    leads_to = os.readlink(f"/proc/self/fd/{fd}") if os.path.lexists(f"/proc/self/fd/{fd}") else "/dev/null"
+    if int(fd) > 2 and not leads_to.startswith(("/proc/", "pipe:", "/dev/null")):
+        lines.add("descriptor " + leads_to)
 for name in os.environ:
     if name not in ("TZ", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"):
         lines.add("variable " + name)
@@ -66,7 +69,7 @@ lines.add("value USER=" + os.environ["USER"])
 lines.add("value PATH=" + ":".join(os.environ["PATH"].split(":")[:3]) + ":…")
 for program in ("codehub", "git", "python3", "vim"):
     found = subprocess.run(["sh", "-c", "command -v " + program], capture_output=True, text=True).stdout.strip()
-    lines.add(f"program {program} {found}")
+    lines.add(f"program {program} in /{found.split('/')[1] if found else '?'}")
 
 lines.add("reached 127.0.0.1, CodeHub: " + connect(("127.0.0.1", int(codehub))))
 lines.add("reached 127.0.0.1, another port: " + connect(("127.0.0.1", int(other))))
@@ -81,3 +84,4 @@ lines.add("reached 2001:4860::1: " + connect(("2001:4860::1", 53), socket.SOCK_D
 with open(os.path.join(os.environ["HOME"], ".inventory"), "w") as file:
     file.write("\n".join(sorted(lines)) + "\n")
 os.rename(os.path.join(os.environ["HOME"], ".inventory"), os.path.join(os.environ["HOME"], "inventory"))
+time.sleep(600)

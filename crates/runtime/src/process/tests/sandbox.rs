@@ -85,7 +85,6 @@ fn as_a_plain_user(test: &str) {
 /// What is inside and what can be reached from there is what the repository says.
 #[tokio::test]
 async fn the_inventory_is_the_one_in_the_repository() {
-    let script = include_str!("inventory.py").to_owned();
     let (codehub, other) =
         (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("0.0.0.0:0").unwrap());
     let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
@@ -98,18 +97,10 @@ async fn the_inventory_is_the_one_in_the_repository() {
     let machine = machine.map_or_else(|_| String::new(), |address| address.ip().to_string());
     let Some(mut place) = place(shell("exit 0")).await else { return };
     let data = place.dir.path().canonicalize().unwrap().display().to_string();
-    let script = format!("{script}\nimport time; time.sleep(600)");
-    place.command = vec![
-        python(),
-        "-c".into(),
-        script,
-        data,
-        port(&codehub),
-        port(&other),
-        name,
-        machine,
-        "{socket}".into(),
-    ];
+    fs::write(place.home(1).join("inventory.py"), include_str!("inventory.py")).unwrap();
+    place.command =
+        [python(), "{home}/inventory.py".into(), data, port(&codehub), port(&other), name, machine].into();
+    place.command.push("{socket}".into());
     let mut config = place.config();
     config.listen = Some(SocketAddr::from(([127, 0, 0, 1], codehub.local_addr().unwrap().port())));
     config.show = vec!["/opt".into()];
@@ -157,8 +148,7 @@ async fn a_fork_bomb_stays_in_its_workspace() {
     eventually("it is at its limit", async || inside() >= LIMIT - 2).await;
     assert!(inside() <= LIMIT, "{} processes", inside());
     // Somebody else's workspace has its own count.
-    let Some(neighbour) = self::place(shell("sleep 600 & sleep 600 & echo > up; wait")).await
-    else {
+    let Some(neighbour) = self::place(shell("sleep 600 & sleep 600 & echo > up; wait")).await else {
         return;
     };
     let second = neighbour.runtime().await;
