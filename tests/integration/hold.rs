@@ -59,11 +59,16 @@ async fn a_workspace_takes_a_lease_from_inside_its_sandbox() {
     let setup = Setup::new().env("IDE_COMMAND", &command).env("PROCESS_SANDBOX", "auto");
     let server = setup.start().await;
     let system = server.get("/system").await;
-    let own = system["safeguards"].as_array().unwrap().iter().any(|it| it["name"] == "network" && it["state"] == "good");
+    let own = system["safeguards"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|it| it["name"] == "network" && it["state"] == "good");
     if !own {
         return codehub_testing::skip("no bwrap and pasta");
     }
-    let (status, made) = server.post("/workspaces", json!({ "name": "inside", "desired_state": "RUNNING" })).await;
+    let (status, made) =
+        server.post("/workspaces", json!({ "name": "inside", "desired_state": "RUNNING" })).await;
     assert_eq!(status, 201, "{made}");
     let id = made["id"].as_str().unwrap();
     eventually("its home is there", async || !server.volumes(id).is_empty()).await;

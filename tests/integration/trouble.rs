@@ -144,7 +144,10 @@ async fn a_second_user_without_a_sandbox() {
     let (status, answer) = server.post("/users", ann.clone()).await;
     assert_eq!((status.as_u16(), &answer["error"]["code"]), (409, &json!("INVALID_STATE")));
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("bubblewrap") && message.contains("PROCESS_UNSANDBOXED_USERS=many"), "{message}");
+    assert!(
+        message.contains("bubblewrap") && message.contains("PROCESS_UNSANDBOXED_USERS=many"),
+        "{message}"
+    );
     let system = server.get("/system").await;
     let sandbox = system["safeguards"].as_array().unwrap().iter().find(|it| it["name"] == "sandbox").unwrap();
     assert!(sandbox["text"].as_str().unwrap().contains("A second user is refused"), "{sandbox}");

@@ -190,7 +190,8 @@ impl Inner {
             if !volume.symlink_metadata()?.is_dir() {
                 return Err(io::ErrorKind::NotADirectory.into());
             }
-            if !inner.isolates_users() && older_neighbour(&inner.config.data_dir, &key)? {
+            let alone = inner.sandbox().is_none() && !inner.config.unsandboxed_users;
+            if alone && older_neighbour(&inner.config.data_dir, &key)? {
                 return Err(io::Error::other(TOGETHER));
             }
             // A home that will not have them is a home all the same.

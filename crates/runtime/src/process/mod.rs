@@ -2,8 +2,9 @@
 //!
 //! Each workspace is one session of processes with its own home, a clean environment and a socket only
 //! CodeHub's user can reach (or, for programs that know no sockets, a port on the loopback address). It
-//! outlives CodeHub: a CodeHub that is started again finds it, with the same process id and socket. This
-//! is for one trusted person on one machine: without a sandbox, every workspace may do what CodeHub may.
+//! outlives CodeHub: a CodeHub that is started again finds it, with the same process id and socket. A
+//! sandbox shuts it in (`sandbox`, `network`); without one every workspace may do what CodeHub may, which is for one trusted
+//! person on one machine.
 //!
 //! Guarantees:
 //! - **Never two.** The record says "starting" before anything is started; the process inherits the
@@ -289,7 +290,7 @@ impl Instances for ProcessRuntime {
     }
 
     fn isolates_users(&self) -> bool {
-        self.inner.isolates_users()
+        self.sandboxed()
     }
 
     async fn safeguards(&self) -> Vec<Safeguard> {
@@ -313,10 +314,6 @@ impl Inner {
     /// What workspaces are shut in with.
     fn sandbox(&self) -> Option<&Sandbox> {
         self.probed.sandbox.as_ref()
-    }
-
-    fn isolates_users(&self) -> bool {
-        self.sandbox().is_some() || self.config.unsandboxed_users
     }
 
     /// The record, if it says running and that is true.

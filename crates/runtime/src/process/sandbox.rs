@@ -11,12 +11,14 @@
 use std::{
     ffi::{OsStr, OsString},
     fs, io,
-    io::Write as _,
+    io::{Read as _, Seek as _, Write as _},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{
     super::{SandboxChoice, ide::which},
@@ -226,19 +228,39 @@ impl Sandbox {
             Inside { home: &home, sockets: &place, port: None, command: vec!["/bin/true".to_owned()] };
         let words = self.words(&inside, config).map_err(|error| error.to_string())?;
         let (program, arguments) = words.split_first().ok_or("nothing to run")?;
+        // Not a pipe: whoever is left behind would hold it open.
+        let mut said = self.scratch().map_err(|error| error.to_string())?;
+        let stderr = said.try_clone().map_err(|error| error.to_string())?;
         let mut command = tokio::process::Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
-        match tokio::time::timeout(Duration::from_secs(10), command.output()).await {
-            Err(_) => Err("it does not come back".to_owned()),
-            Ok(Err(error)) => Err(format!("{} cannot be run: {error}", program.display())),
-            Ok(Ok(output)) if output.status.success() => Ok(()),
-            Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                // Where there is no system log, pasta complains about that first.
-                let said: Vec<&str> = said.lines().filter(|line| !line.contains("syslog")).collect();
-                Err(said.join("; "))
-            }
+        command.args(arguments).process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        let mut child =
+            command.spawn().map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
+        let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await;
+        if matches!(&ended, Ok(Ok(status)) if status.success()) {
+            return Ok(());
         }
+        // A pasta that fails leaves the process behind that it made for the command.
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let mut text = String::new();
+        let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
+        // Where there is no system log, pasta complains about that first.
+        let lines: Vec<&str> = text.lines().filter(|line| !line.contains("syslog")).collect();
+        match ended {
+            Err(_) => Err(format!("it does not come back; {}", lines.join("; "))),
+            Ok(_) => Err(lines.join("; ")),
+        }
+    }
+
+    /// A file without a name.
+    fn scratch(&self) -> io::Result<fs::File> {
+        let path = self.made.join(format!(".{}", uuid::Uuid::new_v4().simple()));
+        let file = fs::File::options().read(true).append(true).create_new(true).mode(0o600).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(file)
     }
 
     /// The whole command line: network, sandbox, and the program in it.

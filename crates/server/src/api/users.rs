@@ -103,7 +103,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<UserView>)> {
     rules::username(&new.username).map_err(|why| ApiError::invalid("username", why))?;
     rules::password(&new.password).map_err(|why| ApiError::invalid("password", why))?;
-    if !app.backends.instances.isolates_users() {
+    if app.is_for_one_user() {
         return Err(ApiError::new(
             Code::InvalidState,
             "workspaces run without a sandbox on this server, so users could read and change each other's files: \

@@ -163,7 +163,7 @@ pub static SETTINGS: &[Setting] = &[
         "RUNTIME",
         "process",
         ValueKind::OneOf(&["process", "docker"]),
-        "What workspaces run in. `process`: local processes, for one trusted person on one machine. `docker`: containers.",
+        "What workspaces run in. `process`: local processes, in a sandbox where bubblewrap is installed, otherwise for one trusted person on one machine. `docker`: containers.",
     ),
     setting(
         "runtime.name",

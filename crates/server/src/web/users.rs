@@ -141,7 +141,7 @@ async fn create(
 ) -> Result<Response> {
     let username = form.username.trim();
     let mut wrong = setup::check(username, &form.password, &form.password_again);
-    if !app.backends.instances.isolates_users() {
+    if app.is_for_one_user() {
         wrong.push(Problem::NoSandbox.of("username"));
     }
     if wrong.is_empty() {
