@@ -74,7 +74,9 @@ fn network(probed: &Probed, config: &ProcessConfig) -> Safeguard {
         Some(why) => {
             let next = match config.network {
                 NetworkChoice::Host => "PROCESS_NETWORK=auto would give them their own",
-                NetworkChoice::Auto | NetworkChoice::Own => "install passt and iproute2, then restart",
+                NetworkChoice::Auto | NetworkChoice::Own => {
+                    "install passt and iproute2, open /dev/net/tun to CodeHub's user, then restart"
+                }
             };
             let text = format!(
                 "workspaces share this machine's network ({why}): they reach what listens on 127.0.0.1, private \

@@ -123,7 +123,8 @@ pub(super) async fn probe(config: &ProcessConfig) -> Result<Probed, String> {
         Ok((sandbox, shares_network)) => {
             if let (NetworkChoice::Own, Some(why)) = (config.network, &shares_network) {
                 return Err(format!(
-                    "PROCESS_NETWORK=own, but {why}. Install passt and iproute2, or set PROCESS_NETWORK=auto"
+                    "PROCESS_NETWORK=own, but {why}. Install passt and iproute2 and open /dev/net/tun to CodeHub's user, \
+                     or set PROCESS_NETWORK=auto"
                 ));
             }
             Ok(Probed { sandbox: Some(sandbox), without: None, shares_network })
