@@ -7,7 +7,9 @@ use http::{
 };
 use maud::{Markup, html};
 
+/// The cookie with the code of the language that was picked.
 pub const LANG_COOKIE: &str = "lang";
+/// The cookie with the code of the theme that was picked.
 pub const THEME_COOKIE: &str = "theme";
 
 /// A language pages come in.
@@ -19,6 +21,7 @@ pub enum Lang {
 }
 
 impl Lang {
+    /// In the order in which they are offered.
     pub const ALL: [Self; 2] = [Self::En, Self::Ko];
 
     /// As HTML's `lang` and the cookie have it.
@@ -37,6 +40,7 @@ impl Lang {
         }
     }
 
+    /// The language with this [`code`](Self::code).
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lang| lang.code() == code)
     }
@@ -82,8 +86,10 @@ pub enum Theme {
 }
 
 impl Theme {
+    /// In the order in which they are offered.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
 
+    /// As the cookie has it.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -92,6 +98,7 @@ impl Theme {
         }
     }
 
+    /// The theme with this [`code`](Self::code).
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|theme| theme.code() == code)
     }

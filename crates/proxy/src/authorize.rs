@@ -134,6 +134,7 @@ impl Identified {
 }
 
 impl Callers {
+    /// Remembers nothing yet; asks `gate`.
     pub fn new(gate: Arc<dyn Gate>) -> Self {
         Self { gate, known: RwLock::default(), forgotten: AtomicU64::new(0) }
     }
@@ -223,12 +224,14 @@ impl Callers {
         known.retain(|_, known| known.caller.is_none_or(|caller| caller.user != user));
     }
 
+    /// Forgets every answer, because some change may have been missed.
     pub fn forget_all(&self) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         self.forgotten.fetch_add(1, Ordering::AcqRel);
         known.clear();
     }
 
+    /// Forgets what is too old to be used, so that memory stays bounded.
     pub fn forget_expired(&self) {
         let now = Instant::now();
         self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| now < known.until);

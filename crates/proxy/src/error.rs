@@ -20,6 +20,7 @@ pub enum Retry {
     Never,
 }
 
+/// Why a request is not answered by its workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     #[error("{0}")]
@@ -67,6 +68,7 @@ impl ProxyError {
         }
     }
 
+    /// Who is to blame: decides what is logged and counted.
     pub fn side(&self) -> Side {
         match self {
             Self::BadRequest(_)
@@ -82,6 +84,7 @@ impl ProxyError {
         }
     }
 
+    /// Whether the same request may be sent once more.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Connect(_) | Self::NoUpstream => Retry::Unsent,
@@ -90,6 +93,7 @@ impl ProxyError {
         }
     }
 
+    /// The status that answers it.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) | Self::RequestBrokeOff => StatusCode::BAD_REQUEST,

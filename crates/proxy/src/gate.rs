@@ -69,6 +69,7 @@ pub struct WorkspaceView {
 }
 
 impl WorkspaceView {
+    /// A row of the store, reduced to what the proxy needs.
     pub fn new(workspace: &Workspace, ide: ProxyIde) -> Self {
         let status = &workspace.status;
         Self {
@@ -132,6 +133,7 @@ pub struct ArchiveFacts {
 #[error("{0}")]
 pub struct GateError(pub String);
 
+/// What the proxy asks of the rest of the server. Answers are remembered for seconds at most.
 #[async_trait]
 pub trait Gate: Send + Sync + 'static {
     /// `None`: not ours, or not valid any more.

@@ -36,6 +36,7 @@ pub enum ProxyBody {
 }
 
 impl ProxyBody {
+    /// Any other body, at the price of an allocation.
     pub fn boxed<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
