@@ -51,6 +51,11 @@ impl App {
         self.activity.expiry(workspace, &self.config.ttl_policy())
     }
 
+    /// Whether a second user would have to be trusted with everything, and the operator has not said that they are.
+    pub fn is_for_one_user(&self) -> bool {
+        !self.backends.instances.isolates_users() && !self.config.runtime.unsandboxed_users
+    }
+
     pub fn store(&self) -> &dyn Store {
         &*self.backends.store
     }

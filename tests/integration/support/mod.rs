@@ -49,6 +49,7 @@ impl Setup {
             .env("IDE", "command")
             .env("IDE_COMMAND", &web_program())
             .env("PROCESS_SANDBOX", "never")
+            .env("PROCESS_UNSANDBOXED_USERS", "many")
             .env("LIMITS_MAX_RUNNING_PER_USER", "0")
             .env("LOG", "info")
     }
@@ -153,15 +154,18 @@ impl Server {
         self.processes().into_iter().filter(leads).collect()
     }
 
-    /// Every process whose home lies in this server's data directory.
+    /// Every process of this server's workspaces, by the address they were told.
     pub fn processes(&self) -> Vec<i32> {
-        let data = self.setup.data_dir().join("homes");
-        let home = format!("HOME={}", data.display());
+        let port = format!(":{}/w/", self.setup.port);
+        let is_ours = |item: &[u8]| {
+            let url = std::str::from_utf8(item).ok().and_then(|item| item.strip_prefix("CODEHUB_URL="));
+            url.is_some_and(|url| url.contains(&port))
+        };
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
             let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|item| item.starts_with(home.as_bytes())) {
+            if environment.split(|byte| *byte == 0).any(is_ours) {
                 found.push(pid);
             }
         }

@@ -94,7 +94,7 @@ async fn list(
 #[utoipa::path(post, path = "/users", tag = "users", request_body = NewUser, responses(
     (status = 201, description = "Created", body = UserView),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
-    (status = 409, description = "NAME_TAKEN", body = ErrorBody),
+    (status = 409, description = "NAME_TAKEN; INVALID_STATE: workspaces run without a sandbox, so there can only be one user (PROCESS_UNSANDBOXED_USERS)", body = ErrorBody),
 ))]
 async fn create(
     State(app): State<Arc<App>>,
@@ -103,6 +103,13 @@ async fn create(
 ) -> Result<(StatusCode, Json<UserView>)> {
     rules::username(&new.username).map_err(|why| ApiError::invalid("username", why))?;
     rules::password(&new.password).map_err(|why| ApiError::invalid("password", why))?;
+    if app.is_for_one_user() {
+        return Err(ApiError::new(
+            Code::InvalidState,
+            "workspaces run without a sandbox on this server, so users could read and change each other's files: \
+             install bubblewrap on the server, or allow it with PROCESS_UNSANDBOXED_USERS=many",
+        ));
+    }
     let hash = app.passwords.hash(&new.password).await?;
     let id = UserId::from_uuid(Uuid::now_v7());
     let role = new.role.unwrap_or(Role::User);

@@ -43,9 +43,6 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     let usable = !matches!(schema, Bad(_));
     report.add("database", schema);
     let process = config.runtime.kind == RuntimeKind::Process;
-    if process {
-        report.add("sandbox", program("bwrap", "workspaces can be shut in", "workspaces are not shut in"));
-    }
     if process && config.runtime.ide == IdeChoice::Command {
         let command = config.runtime.ide_command.first().map_or("", String::as_str);
         report.add(
@@ -200,13 +197,6 @@ fn where_to_look(kind: &str) -> &'static str {
         "redis" => "; is it running, and is its address right? (REDIS_URL)",
         "postgres" => "; is it running, and is its address right? (DATABASE_URL)",
         _ => "",
-    }
-}
-
-fn program(name: &str, found: &str, missing: &str) -> Finding {
-    match find_program(name) {
-        Some(path) => Good(format!("{path}: {found}")),
-        None => Note(format!("{name} is not installed: {missing}")),
     }
 }
 

@@ -11,6 +11,7 @@ use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
 use codehub_runtime::{
     IdeChoice, SandboxChoice,
     docker::{FirewallChoice, PullPolicy, Reach},
+    process::NetworkChoice,
 };
 use codehub_store::bus::Prefixes;
 
@@ -212,6 +213,13 @@ fn runtime(r: &mut Reader<'_>) -> RuntimeConfig {
             ],
             SandboxChoice::Auto,
         ),
+        process_network: r.word(
+            "runtime.process_network",
+            &[("auto", NetworkChoice::Auto), ("own", NetworkChoice::Own), ("host", NetworkChoice::Host)],
+            NetworkChoice::Auto,
+        ),
+        process_show: r.read("runtime.process_show", value::paths),
+        unsandboxed_users: r.read("runtime.unsandboxed_users", |word| Some(word == "many")),
         name: Some(r.text("runtime.name")).filter(|name| !name.is_empty()),
         image: r.text("runtime.image"),
         images_allowed: r.read("runtime.images_allowed", |text| {

@@ -156,6 +156,11 @@ pub struct RuntimeConfig {
     pub ide_command: Vec<String>,
     pub ide_health_path: String,
     pub sandbox: codehub_runtime::SandboxChoice,
+    pub process_network: codehub_runtime::process::NetworkChoice,
+    /// What else of the machine a sandbox shows.
+    pub process_show: Vec<PathBuf>,
+    /// Whether several users may have workspaces where there is no sandbox.
+    pub unsandboxed_users: bool,
     /// What the database calls the backend; `None`: like its kind.
     pub name: Option<String>,
     pub image: String,

@@ -163,7 +163,7 @@ pub static SETTINGS: &[Setting] = &[
         "RUNTIME",
         "process",
         ValueKind::OneOf(&["process", "docker"]),
-        "What workspaces run in. `process`: local processes, for one trusted person on one machine. `docker`: containers.",
+        "What workspaces run in. `process`: local processes, in a sandbox where bubblewrap is installed, otherwise for one trusted person on one machine. `docker`: containers.",
     ),
     setting(
         "runtime.name",
@@ -198,7 +198,7 @@ pub static SETTINGS: &[Setting] = &[
         "RUNTIME_HOME",
         "/home/coder",
         ValueKind::UrlPath,
-        "Where the home is mounted in a container.",
+        "Where a workspace finds its home: in containers, and in the sandbox of local processes.",
     ),
     setting(
         "runtime.uid",
@@ -233,7 +233,7 @@ pub static SETTINGS: &[Setting] = &[
         "RUNTIME_PIDS",
         "1024",
         ValueKind::Count { min: 0, max: 4_194_304 },
-        "Processes and threads a container may have. 0: no limit.",
+        "Processes and threads a workspace may have: in a container, and in the sandbox of local processes (unless CodeHub runs as root). 0: no limit.",
     ),
     setting(
         "runtime.read_only",
@@ -283,6 +283,27 @@ pub static SETTINGS: &[Setting] = &[
         "auto",
         ValueKind::OneOf(&["auto", "always", "never"]),
         "Shut workspaces in with bubblewrap: where it is installed (auto), always (refuse to start without), or never.",
+    ),
+    setting(
+        "runtime.process_network",
+        "PROCESS_NETWORK",
+        "auto",
+        ValueKind::OneOf(&["auto", "own", "host"]),
+        "The network of local processes: each workspace's own, by pasta, where that and the sandbox work (auto), its own always (own: refuse to start without), or this machine's (host).",
+    ),
+    setting(
+        "runtime.process_show",
+        "PROCESS_SHOW",
+        "/opt",
+        ValueKind::Paths,
+        "What else of this machine the sandbox of local processes shows, read-only: full paths separated by commas. The system's programs and the IDE's own installation are there anyway.",
+    ),
+    setting(
+        "runtime.unsandboxed_users",
+        "PROCESS_UNSANDBOXED_USERS",
+        "one",
+        ValueKind::OneOf(&["one", "many"]),
+        "How many users may have workspaces as local processes where there is no sandbox: any of them can read and change everything of the others, and of CodeHub.",
     ),
     setting(
         "docker.host",

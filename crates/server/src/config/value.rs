@@ -14,6 +14,8 @@ pub enum ValueKind {
     /// IPv4 addresses separated by commas, or nothing.
     Addresses,
     Path,
+    /// Full paths separated by commas, or nothing.
+    Paths,
     /// `https://code.example.com`, no path.
     BaseUrl,
     /// An address that begins with one of these words and `://`, or nothing. It may hold a password.
@@ -58,6 +60,7 @@ impl ValueKind {
                 "IP addresses or networks separated by commas, such as 10.0.0.1, fd00::/8".into()
             }
             Self::Addresses => "IPv4 addresses separated by commas, such as 10.0.0.53, 1.1.1.1".into(),
+            Self::Paths => "full paths separated by commas, such as /opt, /srv/tools".into(),
             Self::Path => "a path; `~` at the start is your home directory".into(),
             Self::BaseUrl => "http:// or https://, a host and perhaps a port, without a path".into(),
             Self::Url(schemes) => {
@@ -95,7 +98,7 @@ impl ValueKind {
     }
 
     pub(super) const fn is_list(self) -> bool {
-        matches!(self, Self::Networks | Self::Addresses | Self::Words)
+        matches!(self, Self::Networks | Self::Addresses | Self::Paths | Self::Words)
     }
 
     /// Whether `text` is such a value.
@@ -107,6 +110,7 @@ impl ValueKind {
             Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
             Self::Networks => or_allowed(networks(text).is_some()),
             Self::Addresses => or_allowed(addresses(text).is_some()),
+            Self::Paths => or_allowed(paths(text).is_some()),
             Self::BaseUrl => or_allowed(text.is_empty() || base_url(text).is_some()),
             Self::Url(schemes) => match text.split_once("://") {
                 _ if text.is_empty() => Ok(()),
@@ -159,6 +163,11 @@ pub fn duration(text: &str) -> Option<Duration> {
 /// `10.0.0.53, 1.1.1.1`; none where it is empty.
 pub(super) fn addresses(text: &str) -> Option<Vec<std::net::Ipv4Addr>> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| word.parse().ok()).collect()
+}
+
+pub(super) fn paths(text: &str) -> Option<Vec<std::path::PathBuf>> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(|word| Some(std::path::PathBuf::from(word)).filter(|path| path.is_absolute())).collect()
 }
 
 /// Bytes: `512m`, `2g`, `1.5g`; a number alone is MiB.

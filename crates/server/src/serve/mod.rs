@@ -17,7 +17,7 @@ use crate::{
     api,
     app::{self, App},
     auth::first_run::{self, FirstRun},
-    config::{Config, RuntimeKind},
+    config::Config,
     telemetry, web,
 };
 use codehub_coordinator as coordinator;
@@ -176,11 +176,6 @@ fn announce(app: &App, first_run: FirstRun) {
         version = env!("CARGO_PKG_VERSION"),
         "CodeHub is starting"
     );
-    if app.config.runtime.kind == RuntimeKind::Process {
-        tracing::warn!(
-            "workspaces run as processes of this machine's user: for one trusted person on one machine"
-        );
-    }
     match first_run {
         FirstRun::NotNeeded => {}
         FirstRun::Created(user) => {

@@ -130,7 +130,7 @@ fn page(app: &App, view: &PageContext, token: &str, username: &str, wrong: &[Wro
                 }.render(view, wrong))
                 (Field { hint: Some(t.password_hint), ..Field::password("password", t.password, "new-password") }.render(view, wrong))
                 (Field::password("password_again", t.password_again, "new-password").render(view, wrong))
-                @if app.backends.instances.kind() == "process" { (process_mode(view)) }
+                @if app.backends.instances.kind() == "process" { (process_mode(app, view)) }
                 button.primary.wide type="submit" data-testid="setup-go" { (t.create_admin) }
             }
         }
@@ -139,12 +139,13 @@ fn page(app: &App, view: &PageContext, token: &str, username: &str, wrong: &[Wro
 }
 
 /// What anybody should know before the first workspace runs.
-fn process_mode(view: &PageContext) -> Markup {
+fn process_mode(app: &App, view: &PageContext) -> Markup {
     let t = view.t;
     html! {
         aside.note data-testid="process-mode" {
             h2 { (icons::shield()) (t.process_mode_title) }
-            p { (t.process_mode_text) }
+            @if app.backends.instances.isolates_users() { p { (t.sandbox_mode_text) } }
+            @else { p { (t.process_mode_text) } }
         }
     }
 }

@@ -141,6 +141,9 @@ async fn create(
 ) -> Result<Response> {
     let username = form.username.trim();
     let mut wrong = setup::check(username, &form.password, &form.password_again);
+    if app.is_for_one_user() {
+        wrong.push(Problem::NoSandbox.of("username"));
+    }
     if wrong.is_empty() {
         let hash = app.passwords.hash(&form.password).await?;
         let id = UserId::from_uuid(Uuid::now_v7());

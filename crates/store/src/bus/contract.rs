@@ -20,7 +20,8 @@ macro_rules! bus_suite {
     };
     (@all $harness:path; $($test:ident),+ $(,)?) => {
         mod contract {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            // On one thread: a harness listens before what it opened in the background has connected.
+            $(#[tokio::test]
             async fn $test() {
                 let harness: Option<$crate::bus::contract::Harness> = $harness().await.into();
                 if let Some(harness) = harness {

@@ -22,13 +22,19 @@ async fn harness() -> Harness {
     let homes = Arc::new(DirectoryTransfer::new(data, PackOptions::default()));
     let objects = ObjectArchives::open_local(&data.join("archives"), "").unwrap();
     Harness {
-        instances: Arc::new(place.runtime().await),
+        instances: Arc::new(runtime(&place).await),
         volumes: Arc::new(DirectoryVolumes::new(data)),
         archives: Arc::new(StoredArchives::new("files", objects, homes.clone())),
         homes: Some(homes),
         image_ref: String::new(),
         world: Box::new(Machine(place)),
     }
+}
+
+/// Every workspace of the suite has an owner of its own.
+async fn runtime(place: &Place) -> ProcessRuntime {
+    let config = ProcessConfig { unsandboxed_users: true, ..place.config() };
+    ProcessRuntime::open(config).await.unwrap()
 }
 
 struct Machine(Place);
@@ -42,7 +48,7 @@ impl Machine {
 #[async_trait]
 impl Hands for Machine {
     async fn another(&self) -> Arc<dyn Instances> {
-        Arc::new(self.0.runtime().await)
+        Arc::new(runtime(&self.0).await)
     }
 
     async fn kill(&self, id: WorkspaceId) {

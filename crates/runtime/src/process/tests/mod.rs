@@ -20,7 +20,7 @@ use futures::StreamExt;
 
 use super::{
     super::{Among, Fence, IdeChoice, InstanceSpec, Instances, LogQuery, SandboxChoice, ide},
-    ProcessConfig, ProcessRuntime, ShimCommand,
+    NetworkChoice, ProcessConfig, ProcessRuntime, ShimCommand,
     proc_scan::{Process, Stat, processes},
     record::{Record, State},
     shim,
@@ -92,6 +92,7 @@ struct Place {
     owner: UserId,
     command: Vec<String>,
     sandbox: SandboxChoice,
+    network: NetworkChoice,
 }
 
 impl Drop for Place {
@@ -112,6 +113,7 @@ impl Place {
             owner: UserId::from_uuid(uuid::Uuid::now_v7()),
             command,
             sandbox: SandboxChoice::Never,
+            network: NetworkChoice::Auto,
         };
         let volumes = DirectoryVolumes::new(place.dir.path());
         volumes.prepare().await.unwrap();
@@ -144,6 +146,7 @@ impl Place {
         let ide = ide::resolve(IdeChoice::Command, &self.command, "/healthz", Path::new("/nowhere")).unwrap();
         let mut config = ProcessConfig::new(self.dir.path(), &self.deployment, ide, entry("shim_entry"));
         config.sandbox = self.sandbox;
+        config.network = self.network;
         config.stop_grace = Duration::from_secs(2);
         config.health_timeout = Duration::from_millis(500);
         config
@@ -157,6 +160,13 @@ impl Place {
         let runtime = self.runtime().await;
         runtime.start(&self.spec(1), &Fence::open()).await.unwrap();
         self.ready(&runtime).await;
+        runtime
+    }
+
+    async fn started_until(&self, name: &str) -> ProcessRuntime {
+        let runtime = self.runtime().await;
+        runtime.start(&self.spec(1), &Fence::open()).await.unwrap();
+        eventually("it is up", async || self.home(1).join(name).exists()).await;
         runtime
     }
 

@@ -83,6 +83,7 @@ texts! {
     wrong_token: "This set-up link is not valid (any more). The server's log has the current one.", "유효하지 않은 설정 링크입니다. 서버 로그에서 최신 링크를 확인하세요.";
     create_admin: "Create the administrator", "관리자 만들기";
     process_mode_title: "Good to know: process mode", "알아 두세요: 프로세스 모드";
+    sandbox_mode_text: "On this server, workspaces run as local processes in a sandbox: each sees the system's programs and its own home directory, and nothing of the others. Nothing limits their memory. For people you do not trust, use containers.", "이 서버에서 워크스페이스는 샌드박스 안의 로컬 프로세스로 실행됩니다. 각 워크스페이스에는 시스템 프로그램과 자기 홈 디렉터리만 보이고 다른 워크스페이스는 보이지 않습니다. 메모리 사용량은 제한되지 않습니다. 신뢰할 수 없는 사람에게는 컨테이너를 사용하세요.";
     process_mode_text: "On this server, workspaces run as local processes with the rights of the account CodeHub runs under. Whatever runs in a workspace can do what that account can do. That is fine for one trusted person on their own machine. Do not give accounts here to people you would not give a shell to.", "이 서버에서 워크스페이스는 CodeHub를 실행한 계정의 권한을 가진 로컬 프로세스로 실행됩니다. 워크스페이스 안의 프로그램은 그 계정이 할 수 있는 모든 일을 할 수 있습니다. 신뢰하는 한 사람이 자기 컴퓨터에서 쓰기에는 문제가 없습니다. 셸 접속을 허용하지 않을 사람에게는 계정을 주지 마세요.";
 
     // The list
@@ -252,6 +253,9 @@ texts! {
     runtime: "Workspaces run as", "실행 환경";
     container_engine: "Container engine", "컨테이너 엔진";
     firewall: "Firewall", "방화벽";
+    sandbox: "Sandbox", "샌드박스";
+    workspace_network: "Network", "네트워크";
+    workspace_limits: "Limits", "한도";
     homes: "Homes", "홈 저장소";
     bus: "Messages", "메시지 버스";
     answers: "answers", "응답함";
