@@ -3,10 +3,12 @@
 
 mod actions;
 mod activity;
+mod doors;
 mod events;
 mod herd;
 mod lasting;
 mod lists;
+mod matrix;
 mod people;
 mod protocol;
 mod sessions;

@@ -228,7 +228,7 @@ async fn signing_in_evicts_planted_workers_once_per_browser() {
         first.headers().get_all("set-cookie").iter().map(|value| value.to_str().unwrap()).collect();
     let mark = set.iter().find(|cookie| cookie.starts_with("clean=")).unwrap();
     assert!(mark.contains("; Path=/login; HttpOnly"), "not for workspaces, nor scripts: {mark}");
-    assert_eq!(set.len(), 2, "the session and the mark");
+    assert_eq!(set.len(), 3, "the session, the browser's own, and the mark");
     let mark = mark.split(';').next().unwrap();
     for (cookie, again) in
         [(mark, false), ("clean=1", true), ("clean=", true), (&*format!("clean=1; {mark}"), false)]

@@ -7,10 +7,7 @@ use std::{
 };
 
 use axum::{
-    extract::{
-        ConnectInfo, FromRequest, FromRequestParts, Request,
-        rejection::{BytesRejection, JsonRejection},
-    },
+    extract::{ConnectInfo, FromRequest, FromRequestParts, Request, rejection::JsonRejection},
     http::request::Parts,
 };
 use codehub_domain::SessionId;
@@ -21,6 +18,7 @@ use super::error::{ApiError, Code, Result};
 use crate::{
     app::App,
     auth::{self, Identity, Via, origin},
+    bodies::{self, BodyError},
 };
 use codehub_proxy::client;
 
@@ -31,7 +29,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self> {
-        match axum::Json::<T>::from_request(request, state).await {
+        let (parts, body) = bodies::read(request).await?;
+        match axum::Json::<T>::from_request(Request::from_parts(parts, body.into()), state).await {
             Ok(axum::Json(value)) => Ok(Self(value)),
             Err(rejection) => Err(json_rejected(rejection)),
         }
@@ -44,11 +43,9 @@ pub struct OptionalJson<T>(pub T);
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self> {
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
         let has_type = request.headers().contains_key(CONTENT_TYPE);
-        let bytes = axum::body::Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| bytes_rejected(&rejection))?;
+        let (_, bytes) = bodies::read(request).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -73,19 +70,18 @@ fn json_rejected(rejection: JsonRejection) -> ApiError {
             ApiError::new(Code::InvalidRequest, format!("the body is not valid JSON: {}", deepest(&error)))
         }
         JsonRejection::MissingJsonContentType(_) => wrong_type(),
-        JsonRejection::BytesRejection(rejection) => bytes_rejected(&rejection),
         other => ApiError::new(Code::InvalidRequest, other.body_text()),
     }
 }
 
-fn bytes_rejected(rejection: &BytesRejection) -> ApiError {
-    if rejection.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
-        ApiError::new(
-            Code::TooLarge,
-            format!("the body is too large: at most {} KiB", super::BODY_LIMIT / 1024),
-        )
-    } else {
-        ApiError::new(Code::InvalidRequest, "the body could not be read")
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        let code = match error {
+            BodyError::TooSlow => Code::RequestTimeout,
+            BodyError::TooLarge(_) => Code::TooLarge,
+            BodyError::BrokeOff => Code::InvalidRequest,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -177,10 +173,11 @@ impl FromRequestParts<Arc<App>> for CurrentUser {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        let identity = auth::identify(app, &parts.headers).await?;
+        let identity = auth::identify_sender(app, parts).await?;
         if let Via::Session(_) = identity.via {
             writes_come_from_us(app, parts)?;
         }
+        parts.extensions.insert(bodies::Sender);
         Ok(Self(identity))
     }
 }
@@ -208,7 +205,7 @@ fn writes_come_from_us(app: &App, parts: &Parts) -> Result<()> {
     if matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
-    match origin::source(&app.config, &parts.uri, &parts.headers) {
+    match origin::source(&app.config, parts) {
         origin::Source::Ours => Ok(()),
         origin::Source::Foreign | origin::Source::Unsaid => Err(ApiError::new(
             Code::Forbidden,
@@ -224,7 +221,7 @@ impl FromRequestParts<Arc<App>> for NotForeign {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        match origin::source(&app.config, &parts.uri, &parts.headers) {
+        match origin::source(&app.config, parts) {
             origin::Source::Ours | origin::Source::Unsaid => Ok(Self),
             origin::Source::Foreign => {
                 Err(ApiError::new(Code::Forbidden, "this must come from this server's own pages"))

@@ -32,6 +32,14 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `http://127.0.0.1:8080` unless set: no trailing slash.
     pub public_base_url: String,
+    /// Whether somebody chose it.
+    pub public_base_url_is_set: bool,
+    /// More hosts under which this server answers.
+    pub hosts_allowed: Vec<String>,
+    /// Where machines ask how it is, apart from everybody else.
+    pub metrics: MetricsConfig,
+    /// On which nobody has signed in, from one address; 0: any number.
+    pub connections_per_address: usize,
     /// Proxies in front of us whose `X-Forwarded-*` may be believed.
     pub trusted_proxies: Vec<ipnet::IpNet>,
     pub database: DatabaseConfig,
@@ -76,6 +84,14 @@ impl Role {
     pub const fn answers(self) -> bool {
         matches!(self, Self::All | Self::Api)
     }
+}
+
+#[derive(Debug, Clone)]
+pub struct MetricsConfig {
+    /// A listener of their own.
+    pub listen: Option<SocketAddr>,
+    /// Who may read more than whether it is ready, besides this machine and administrators.
+    pub allow: Vec<ipnet::IpNet>,
 }
 
 #[derive(Debug, Clone)]
@@ -282,6 +298,15 @@ impl Config {
             archive_seconds: self.ttl.archive_seconds,
             unseen_activity: self.activity.flush_interval + self.coordinator.ttl_interval,
         }
+    }
+
+    /// Under which host names this server answers.
+    pub fn hosts(&self) -> codehub_proxy::hosts::Hosts {
+        codehub_proxy::hosts::Hosts::new(
+            &self.public_base_url,
+            self.public_base_url_is_set,
+            &self.hosts_allowed,
+        )
     }
 
     /// Whether people reach us by https, so that cookies may be `Secure`.

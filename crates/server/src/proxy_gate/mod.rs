@@ -11,14 +11,14 @@ use codehub_domain::{
     desired::Refusal,
     event::{Actor, Reason},
 };
-use codehub_proxy::{Proxy, Settings, activity::Sink, idle::Rules};
+use codehub_proxy::{Proxy, Settings, activity::Sink, credential::CookieNames, idle::Rules};
 use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Store, bus::Bus};
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::{
     app::App,
-    auth::{self, AuthError, SESSION_COOKIE, Via},
+    auth::{self, AuthError, Via},
     config::Config,
     service::{self, Denied},
 };
@@ -48,9 +48,11 @@ fn unreachable(error: impl std::fmt::Display) -> GateError {
 }
 
 /// The headers as they would look if this credential were all that was sent.
-fn only(credential: Credential<'_>) -> Option<HeaderMap> {
+fn only(credential: Credential<'_>, https: bool) -> Option<HeaderMap> {
     let (name, prefix, secret) = match credential {
-        Credential::Session(secret) => (header::COOKIE, format!("{SESSION_COOKIE}="), secret),
+        Credential::Session(secret) => {
+            (header::COOKIE, format!("{}=", CookieNames::of(https).session), secret)
+        }
         Credential::Bearer(secret) => (header::AUTHORIZATION, "Bearer ".into(), secret),
     };
     let value = HeaderValue::from_bytes(&[prefix.as_bytes(), secret].concat()).ok()?;
@@ -60,8 +62,9 @@ fn only(credential: Credential<'_>) -> Option<HeaderMap> {
 #[async_trait]
 impl Gate for AppGate {
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
-        let Some(headers) = only(credential) else { return Ok(None) };
-        match auth::identify(&*self.app()?, &headers).await {
+        let app = self.app()?;
+        let Some(headers) = only(credential, app.config.is_https()) else { return Ok(None) };
+        match auth::identify(&app, &headers).await {
             Ok(identity) => Ok(Some(Caller {
                 user: identity.user.id,
                 by_cookie: match identity.via {
@@ -70,7 +73,7 @@ impl Gate for AppGate {
                 },
                 until: identity.until,
             })),
-            Err(AuthError::Unauthorized(_)) => Ok(None),
+            Err(AuthError::Unauthorized(_) | AuthError::SeveralSessions) => Ok(None),
             Err(AuthError::Store(error)) => Err(unreachable(error)),
         }
     }
@@ -175,11 +178,10 @@ impl Sink for ActivitySink {
 
 /// What the proxy is configured with.
 fn settings(config: &Config, rules: Arc<Rules>) -> Settings {
-    let base = config.public_base_url.as_str();
-    let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
     Settings {
         wake_hold: config.proxy.wake_hold,
-        public_authority: authority.split('/').next().unwrap_or_default().to_owned(),
+        base_url: config.public_base_url.clone(),
+        hosts: config.hosts(),
         trusted_proxies: config.trusted_proxies.clone(),
         rules,
     }

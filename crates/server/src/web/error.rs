@@ -1,15 +1,13 @@
 //! What goes wrong on the way to a page. The error itself does not know in which language and theme
 //! to speak; it marks the response, and the outermost layer of the pages draws it.
 
-use axum::{
-    extract::rejection::FormRejection,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 use codehub_store::StoreError;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use crate::{
     auth::AuthError,
+    bodies::BodyError,
     passwords::HashError,
     service::{Denied, archives::Unseen},
 };
@@ -24,6 +22,7 @@ pub enum WebError {
     Foreign,
     WrongMethod,
     TooLarge,
+    TooSlow,
     Internal,
     Unavailable,
 }
@@ -31,13 +30,14 @@ pub enum WebError {
 pub type Result<T> = std::result::Result<T, WebError>;
 
 impl WebError {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::BadRequest,
         Self::NotFound,
         Self::Forbidden,
         Self::Foreign,
         Self::WrongMethod,
         Self::TooLarge,
+        Self::TooSlow,
         Self::Internal,
         Self::Unavailable,
     ];
@@ -49,6 +49,7 @@ impl WebError {
             Self::Forbidden | Self::Foreign => StatusCode::FORBIDDEN,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -93,7 +94,7 @@ impl From<HashError> for WebError {
 impl From<AuthError> for WebError {
     fn from(error: AuthError) -> Self {
         match error {
-            AuthError::Unauthorized(_) => Self::Forbidden,
+            AuthError::Unauthorized(_) | AuthError::SeveralSessions => Self::Forbidden,
             AuthError::Store(error) => error.into(),
         }
     }
@@ -126,8 +127,12 @@ impl From<Unseen> for WebError {
     }
 }
 
-impl From<FormRejection> for WebError {
-    fn from(rejection: FormRejection) -> Self {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE { Self::TooLarge } else { Self::BadRequest }
+impl From<BodyError> for WebError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooSlow => Self::TooSlow,
+            BodyError::TooLarge(_) => Self::TooLarge,
+            BodyError::BrokeOff => Self::BadRequest,
+        }
     }
 }

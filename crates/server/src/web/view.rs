@@ -27,9 +27,10 @@ use super::{
 use crate::{
     app::App,
     auth::{self, AuthError, Identity, Via, origin},
+    bodies,
 };
 pub use codehub_proxy::appearance::Theme;
-use codehub_proxy::client;
+use codehub_proxy::{client, planted};
 
 /// What every page needs to know to be drawn.
 #[derive(Debug, Clone)]
@@ -68,9 +69,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = WebError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, WebError> {
-        if is_write(&parts.method)
-            && origin::source(&app.config, &parts.uri, &parts.headers) == origin::Source::Foreign
-        {
+        if is_write(&parts.method) && origin::source(&app.config, parts) == origin::Source::Foreign {
             return Err(WebError::Foreign);
         }
         Ok(Self(PageContext::new(&parts.headers, &parts.uri)))
@@ -100,6 +99,8 @@ impl Me {
 /// Not signed in, or something worse.
 pub enum SignIn {
     First(String),
+    /// Several session cookies were sent: they are removed, and the same page is asked for once more.
+    Heal(Response),
     Error(WebError),
 }
 
@@ -107,6 +108,7 @@ impl IntoResponse for SignIn {
     fn into_response(self) -> Response {
         match self {
             Self::First(to) => see_other(&to),
+            Self::Heal(response) => response,
             Self::Error(error) => error.into_response(),
         }
     }
@@ -117,9 +119,14 @@ impl FromRequestParts<Arc<App>> for Me {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
         let mut view = PageContext::new(&parts.headers, &parts.uri);
-        let identity = match auth::identify(app, &parts.headers).await {
+        let identity = match auth::identify_sender(app, parts).await {
             Ok(identity) => identity,
-            Err(AuthError::Unauthorized(_)) => {
+            Err(AuthError::SeveralSessions)
+                if planted::can_heal(&parts.method, &parts.uri, &parts.headers) =>
+            {
+                return Err(SignIn::Heal(healed(app, &parts.headers, &parts.uri)));
+            }
+            Err(AuthError::Unauthorized(_) | AuthError::SeveralSessions) => {
                 // Where a form was sent to is no place to come back to.
                 let next = if is_write(&parts.method) { "/" } else { &view.here };
                 return Err(SignIn::First(forms::with_next("/login", next)));
@@ -128,10 +135,11 @@ impl FromRequestParts<Arc<App>> for Me {
         };
         if is_write(&parts.method)
             && matches!(identity.via, Via::Session(_))
-            && origin::source(&app.config, &parts.uri, &parts.headers) != origin::Source::Ours
+            && origin::source(&app.config, parts) != origin::Source::Ours
         {
             return Err(SignIn::Error(WebError::Foreign));
         }
+        parts.extensions.insert(bodies::Sender);
         view.me = Some(identity.user.clone());
         Ok(Self { view, identity })
     }
@@ -168,8 +176,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
     type Rejection = WebError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, WebError> {
-        let axum::extract::Form(value) = axum::extract::Form::<T>::from_request(request, state).await?;
-        Ok(Self(value))
+        // Only `POST` has a body; whoever sends something else in it is not one of our pages.
+        let (parts, body) = bodies::read(request).await?;
+        let request = Request::from_parts(parts, body.into());
+        let form = axum::extract::Form::<T>::from_request(request, state).await;
+        form.map(|axum::extract::Form(value)| Self(value)).map_err(|_| WebError::BadRequest)
     }
 }
 
@@ -196,6 +207,14 @@ impl FromRequestParts<Arc<App>> for ClientAddress {
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
         Ok(Self(client::address(peer, &parts.headers, &app.config.trusted_proxies)))
     }
+}
+
+/// 303 to the same page, which removes all session cookies on the way.
+pub fn healed(app: &App, headers: &HeaderMap, uri: &Uri) -> Response {
+    let here = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut response = see_other(forms::local_path(here).unwrap_or("/"));
+    planted::heal(response.headers_mut(), headers, uri, app.config.is_https());
+    response
 }
 
 /// 303: look there next.

@@ -41,7 +41,9 @@ macro_rules! contract_suite {
         $crate::contract::contract_suite! { @all $harness;
             access: [sessions_slide_and_end, sessions_end_with_their_user, tokens_work_until_they_do_not,
                 tokens_end_with_the_password, tokens_are_made_by_sessions, no_token_slips_past_a_new_password,
-                attempts_count_and_are_forgotten, sweeping_removes_only_what_has_ended]
+                tries_are_counted_and_forgotten, a_try_counts_under_every_key_or_none,
+                devices_are_known_until_they_are_not,
+                devices_are_bounded_and_a_new_password_forgets_tries, sweeping_removes_only_what_has_ended]
             change: [every_visible_change_is_announced, nothing_is_announced_that_did_not_happen,
                 nothing_follows_a_deletion, access_changes_are_announced]
             collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,

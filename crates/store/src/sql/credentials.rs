@@ -1,4 +1,4 @@
-//! Sessions, tokens, and logins that failed.
+//! Sessions, tokens, known devices, and tries at passwords.
 
 use async_trait::async_trait;
 use codehub_domain::{
@@ -6,8 +6,8 @@ use codehub_domain::{
     user::{ApiToken, Session, User},
 };
 
-use super::{SqlStore, attempts, sessions, timed, tokens};
-use crate::{Attempts, Credentials, Result};
+use super::{SqlStore, attempts, devices, sessions, timed, tokens};
+use crate::{Allowance, Attempts, Credentials, Result, Tried};
 
 #[async_trait]
 impl<S: SqlStore> Credentials for S {
@@ -61,12 +61,35 @@ impl<S: SqlStore> Credentials for S {
         timed::<S, _>("token_delete", tokens::delete(self, user, id)).await
     }
 
+    async fn device_note(
+        &self,
+        user: UserId,
+        secret_hash: &[u8],
+        instead_of: Option<&[u8]>,
+        lifetime_seconds: u32,
+    ) -> Result<()> {
+        timed::<S, _>("device_note", devices::note(self, user, secret_hash, instead_of, lifetime_seconds))
+            .await
+    }
+
+    async fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> Result<bool> {
+        timed::<S, _>("device_is_known", devices::is_known(self, user, secret_hash)).await
+    }
+
     async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
         timed::<S, _>("attempts_get", attempts::get(self, key)).await
     }
 
-    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
-        timed::<S, _>("attempts_fail", attempts::fail(self, key, forget_after_seconds)).await
+    async fn attempts_check(&self, allowances: &[Allowance]) -> Result<Tried> {
+        timed::<S, _>("attempts_check", attempts::check(self, allowances)).await
+    }
+
+    async fn attempts_count(&self, allowances: &[Allowance]) -> Result<Tried> {
+        timed::<S, _>("attempts_count", attempts::count(self, allowances)).await
+    }
+
+    async fn attempts_take_back(&self, key: &str, tries: u32) -> Result<()> {
+        timed::<S, _>("attempts_take_back", attempts::take_back(self, key, tries)).await
     }
 
     async fn attempts_clear(&self, key: &str) -> Result<()> {

@@ -8,6 +8,7 @@ mod access;
 mod ask;
 mod attempts;
 mod credentials;
+mod devices;
 mod garbage;
 mod history;
 mod holds;

@@ -9,10 +9,11 @@ use codehub_domain::{
     user::{Role, User, UserEdit},
 };
 
-use super::{Lock, SqlStore, SqlWrite, Statements, args, page, timed};
+use super::{Lock, SqlStore, SqlWrite, Statements, args, attempts, devices, page, timed};
 use crate::{
     Page, People, Result, StoreError, UserChange, UserWithHash,
     row::{self, SqlRow, user_columns},
+    tries_at,
 };
 
 #[async_trait]
@@ -100,7 +101,8 @@ impl<S: SqlStore> People for S {
             write.lock(Lock::Administrators).await?;
             let Some(before) = get_locked(&mut write, id).await? else { return Ok(UserChange::NotFound) };
             let (after, ends_sessions) = edit.applied_to(&before);
-            let ends_tokens = edit.password_hash.is_some() && !edit.keep_tokens;
+            let (new_password, ends_devices) = (edit.password_hash.is_some(), edit.revokes_devices());
+            let ends_tokens = new_password && !edit.keep_tokens;
             if before.administers() && !after.administers() && !has_other_admin(&mut write, id).await? {
                 return Ok(UserChange::LastAdmin);
             }
@@ -123,6 +125,13 @@ impl<S: SqlStore> People for S {
                 .await?;
             if ends_tokens {
                 write.run("DELETE FROM api_tokens WHERE user_id = $1", args![id]).await?;
+            }
+            if ends_devices {
+                devices::revoke(&mut write, id, edit.keep_device.as_deref()).await?;
+            }
+            if new_password {
+                // Whatever was guessed, it was another password.
+                attempts::forget(&mut write, &tries_at(id)).await?;
             }
             if ends_sessions {
                 write.run("DELETE FROM sessions WHERE user_id = $1", args![id]).await?;
@@ -158,6 +167,7 @@ impl<S: SqlStore> People for S {
                 .await?;
             write.run("DELETE FROM sessions WHERE user_id = $1", args![id]).await?;
             write.run("DELETE FROM api_tokens WHERE user_id = $1", args![id]).await?;
+            devices::revoke(&mut write, id, None).await?;
             write.changed(Change::Access { user: id });
             write.commit().await?;
             Ok(UserChange::Done(user))

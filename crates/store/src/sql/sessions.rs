@@ -91,7 +91,7 @@ pub(super) async fn delete<S: SqlStore>(store: &S, id: SessionId) -> Result<()> 
     Ok(())
 }
 
-/// Also forgets old failed logins: they have the same enemy, a table that only grows.
+/// Also forgets old tries at passwords and devices: they have the same enemy, a table that only grows.
 pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
     let mut write = store.write().await?;
     let now = write.now().await?;
@@ -100,7 +100,8 @@ pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
     for session in &ended {
         write.changed(Change::Access { user: row::user_id(session)? });
     }
-    let forgotten = write.run("DELETE FROM login_attempts WHERE forget_at <= $1", args![now]).await?;
+    let forgotten = write.run("DELETE FROM login_attempts WHERE forget_at <= $1", args![now]).await?
+        + write.run("DELETE FROM devices WHERE expires_at <= $1", args![now]).await?;
     if !ended.is_empty() || forgotten > 0 {
         write.commit().await?;
     }

@@ -14,7 +14,7 @@ mod composed;
 
 #[cfg(any(test, feature = "testing"))]
 pub use composed::Composed;
-pub use credentials::{Attempts, Credentials};
+pub use credentials::{Allowance, Attempts, Credentials, Tried, tries_at};
 pub use garbage::{Garbage, GcClaim};
 pub use leadership::{Clock, Leadership};
 pub use people::{People, UserChange, UserWithHash};

@@ -73,6 +73,7 @@ texts! {
     password: "Password", "비밀번호";
     password_again: "Password again", "비밀번호 확인";
     password_hint: "At least 8 characters.", "8자 이상 입력하세요.";
+    cookies_removed: "Another page had set a second session cookie in this browser, so nobody could tell which one is yours. All of them were removed: please sign in again.", "다른 페이지가 이 브라우저에 두 번째 세션 쿠키를 설정하여 어느 것이 본인의 것인지 알 수 없었습니다. 모두 제거했으니 다시 로그인하세요.";
     wrong_password: "The username or the password is wrong.", "사용자 이름 또는 비밀번호가 올바르지 않습니다.";
     not_set_up_title: "Not set up yet", "아직 설정되지 않았습니다";
     not_set_up_text: "This CodeHub has no users yet. The server printed a one-time link when it started: open that to create the administrator. A restart prints a new one.", "아직 사용자가 없습니다. 서버가 시작될 때 출력한 일회용 링크를 열어 관리자를 만드세요. 서버를 다시 시작하면 새 링크가 출력됩니다.";

@@ -6,6 +6,7 @@ use codehub_domain::{
 pub use codehub_proxy::appearance::bytes;
 
 use super::Lang;
+use crate::auth::guessing::Counted;
 
 pub fn phase(lang: Lang, phase: Phase) -> &'static str {
     use Lang::{En, Ko};
@@ -334,10 +335,36 @@ pub fn begins_with(lang: Lang, name: &str) -> String {
     }
 }
 
-pub fn retry_in(lang: Lang, seconds: u64) -> String {
+/// How long to wait before the next password, and what to do instead.
+pub fn retry_in(lang: Lang, counted: Counted, seconds: u64) -> String {
+    let wait = span(lang, seconds);
     match lang {
-        Lang::En => format!("Too many attempts. Try again in {}.", span(lang, seconds)),
-        Lang::Ko => format!("시도 횟수가 너무 많습니다. {} 후에 다시 시도하세요.", span(lang, seconds)),
+        Lang::En => {
+            let instead = match counted {
+                Counted::Here => "Or sign in with a browser that you have signed in with before.",
+                Counted::Device => "Or ask an administrator for a new password.",
+                Counted::Account => {
+                    "Somebody is guessing this account’s password, so new browsers have to wait. Sign in with a browser that you have signed in with before, or ask an administrator for a new password."
+                }
+                Counted::Address => {
+                    "There were many wrong passwords from your network. Browsers that have signed in before do not wait."
+                }
+            };
+            format!("Too many attempts. Try again in {wait}. {instead}")
+        }
+        Lang::Ko => {
+            let instead = match counted {
+                Counted::Here => "또는 전에 로그인한 적이 있는 브라우저에서 로그인하세요.",
+                Counted::Device => "또는 관리자에게 새 비밀번호를 요청하세요.",
+                Counted::Account => {
+                    "누군가 이 계정의 비밀번호를 추측하고 있어 새 브라우저는 기다려야 합니다. 전에 로그인한 적이 있는 브라우저에서 로그인하거나 관리자에게 새 비밀번호를 요청하세요."
+                }
+                Counted::Address => {
+                    "같은 네트워크에서 잘못된 비밀번호가 많이 입력되었습니다. 전에 로그인한 적이 있는 브라우저는 기다리지 않습니다."
+                }
+            };
+            format!("시도 횟수가 너무 많습니다. {wait} 후에 다시 시도하세요. {instead}")
+        }
     }
 }
 

@@ -138,6 +138,8 @@ struct State {
     sessions: BTreeMap<SessionId, SessionRow>,
     tokens: BTreeMap<TokenId, TokenRow>,
     attempts: BTreeMap<String, AttemptRow>,
+    /// Until when a browser is known to a user.
+    devices: BTreeMap<(UserId, Vec<u8>), Timestamp>,
     settings: BTreeMap<String, String>,
     replicas: BTreeMap<String, ReplicaSeen>,
     sightings: BTreeMap<Item, Timestamp>,

@@ -13,8 +13,8 @@ use super::{
     workspaces::{later, page},
 };
 use crate::{
-    Attempts, Change, Page, Result, StoreError, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash,
-    renews_after_micros,
+    Allowance, Attempts, Change, KNOWN_DEVICES, Page, Result, StoreError, Tried, USE_NOTED_EVERY_MICROS,
+    UserChange, UserEdit, UserWithHash, renews_after_micros, tries_at,
 };
 
 impl Step<'_> {
@@ -101,6 +101,12 @@ impl Step<'_> {
         if edit.password_hash.is_some() && !edit.keep_tokens {
             self.state.tokens.retain(|_, row| row.token.user != id);
         }
+        if edit.revokes_devices() {
+            self.devices_revoke(id, edit.keep_device.as_deref());
+        }
+        if edit.password_hash.is_some() {
+            self.state.attempts.remove(&tries_at(id));
+        }
         if let Some(row) = self.state.users.get_mut(&id) {
             row.user = after.clone();
             row.password_hash = edit.password_hash.or(row.password_hash.take());
@@ -130,6 +136,7 @@ impl Step<'_> {
         }
         self.state.sessions.retain(|_, row| row.session.user != id);
         self.state.tokens.retain(|_, row| row.token.user != id);
+        self.devices_revoke(id, None);
         self.tell(Change::Access { user: id });
         UserChange::Done(user)
     }
@@ -192,6 +199,7 @@ impl Step<'_> {
             self.tell(Change::Access { user: *user });
         }
         self.state.attempts.retain(|_, row| row.forget_at > now);
+        self.state.devices.retain(|_, until| *until > now);
         users.len() as u64
     }
 
@@ -255,15 +263,65 @@ impl Step<'_> {
         Some(Attempts { failures: row.failures, last_failure: row.last_failure })
     }
 
-    pub(super) fn attempts_fail(&mut self, key: &str, forget_after_seconds: u32) -> Attempts {
-        let now = self.now;
-        let counts =
-            |row: &AttemptRow| row.forget_at > now && later(row.last_failure, forget_after_seconds) > now;
-        let before = self.state.attempts.get(key).filter(|row| counts(row)).map_or(0, |row| row.failures);
-        let failures = before.saturating_add(1);
-        let row = AttemptRow { failures, last_failure: now, forget_at: later(now, forget_after_seconds) };
-        self.state.attempts.insert(key.into(), row);
-        Attempts { failures, last_failure: now }
+    pub(super) fn attempts_check(&self, allowances: &[Allowance]) -> Tried {
+        let wait = |allowance: &Allowance| allowance.retry_after(self.attempts_get(&allowance.key), self.now);
+        Tried::of(allowances.iter().map(wait).enumerate())
+    }
+
+    pub(super) fn attempts_count(&mut self, allowances: &[Allowance]) -> Tried {
+        let tried = self.attempts_check(allowances);
+        if tried == Tried::Counted {
+            for Allowance { key, forget_after_seconds, .. } in allowances {
+                let before = self.attempts_get(key).map_or(0, |counted| counted.failures);
+                let row = AttemptRow {
+                    failures: before.saturating_add(1),
+                    last_failure: self.now,
+                    forget_at: later(self.now, *forget_after_seconds),
+                };
+                self.state.attempts.insert(key.clone(), row);
+            }
+        }
+        tried
+    }
+
+    pub(super) fn attempts_take_back(&mut self, key: &str, tries: u32) {
+        match self.state.attempts.get_mut(key) {
+            Some(row) if row.failures > tries => row.failures -= tries,
+            Some(_) => drop(self.state.attempts.remove(key)),
+            None => {}
+        }
+    }
+
+    pub(super) fn device_note(
+        &mut self,
+        user: UserId,
+        secret_hash: &[u8],
+        instead_of: Option<&[u8]>,
+        lifetime_seconds: u32,
+    ) -> Result<()> {
+        self.existing(user)?;
+        if let Some(before) = instead_of {
+            self.state.devices.remove(&(user, before.to_vec()));
+        }
+        let until = later(self.now, lifetime_seconds);
+        self.state.devices.insert((user, secret_hash.into()), until);
+        let of_user =
+            self.state.devices.iter().filter(|((owner, hash), _)| *owner == user && hash != secret_hash);
+        let mut others: Vec<_> =
+            of_user.map(|(key, until)| (std::cmp::Reverse(*until), key.clone())).collect();
+        others.sort();
+        for (_, key) in others.into_iter().skip(KNOWN_DEVICES as usize - 1) {
+            self.state.devices.remove(&key);
+        }
+        Ok(())
+    }
+
+    pub(super) fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> bool {
+        self.state.devices.get(&(user, secret_hash.to_vec())).is_some_and(|until| *until > self.now)
+    }
+
+    fn devices_revoke(&mut self, user: UserId, keep: Option<&[u8]>) {
+        self.state.devices.retain(|(owner, hash), _| *owner != user || Some(hash.as_slice()) == keep);
     }
 }
 

@@ -19,10 +19,10 @@ use codehub_domain::{
 
 use super::FakeStore;
 use crate::{
-    Ask, Asked, Attempts, BackendPart, CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit,
-    Expired, Garbage, GcClaim, Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page,
-    People, REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, ReplicaNote, ReplicaSeen, Result,
-    Saved, Settings, Store, UserChange, UserEdit, UserWithHash, Workspaces,
+    Allowance, Ask, Asked, Attempts, BackendPart, CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials,
+    Due, Edit, Expired, Garbage, GcClaim, Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace,
+    Page, People, REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, ReplicaNote, ReplicaSeen, Result,
+    Saved, Settings, Store, Tried, UserChange, UserEdit, UserWithHash, Workspaces,
 };
 
 #[async_trait]
@@ -339,8 +339,33 @@ impl Credentials for FakeStore {
         self.run("attempts_get", |step| Ok(step.attempts_get(key)))
     }
 
-    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
-        self.run("attempts_fail", |step| Ok(step.attempts_fail(key, forget_after_seconds)))
+    async fn device_note(
+        &self,
+        user: UserId,
+        secret_hash: &[u8],
+        instead_of: Option<&[u8]>,
+        lifetime_seconds: u32,
+    ) -> Result<()> {
+        self.run("device_note", |step| step.device_note(user, secret_hash, instead_of, lifetime_seconds))
+    }
+
+    async fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> Result<bool> {
+        self.run("device_is_known", |step| Ok(step.device_is_known(user, secret_hash)))
+    }
+
+    async fn attempts_check(&self, allowances: &[Allowance]) -> Result<Tried> {
+        self.run("attempts_check", |step| Ok(step.attempts_check(allowances)))
+    }
+
+    async fn attempts_count(&self, allowances: &[Allowance]) -> Result<Tried> {
+        self.run("attempts_count", |step| Ok(step.attempts_count(allowances)))
+    }
+
+    async fn attempts_take_back(&self, key: &str, tries: u32) -> Result<()> {
+        self.run("attempts_take_back", |step| {
+            step.attempts_take_back(key, tries);
+            Ok(())
+        })
     }
 
     async fn attempts_clear(&self, key: &str) -> Result<()> {

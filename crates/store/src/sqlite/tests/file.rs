@@ -6,8 +6,8 @@ use codehub_domain::{Desired, event::Actor, limits::Limits};
 
 use super::SqliteStore;
 use crate::{
-    Change, Created, Credentials as _, Edit, Leadership as _, People as _, Settings as _, Store, StoreError,
-    UserChange, Workspaces as _,
+    Allowance, Change, Created, Credentials as _, Edit, Leadership as _, People as _, Settings as _, Store,
+    StoreError, UserChange, Workspaces as _,
     contract::{new_workspace, user_id},
     sql::SqlStore as _,
 };
@@ -168,10 +168,17 @@ async fn another_process_may_write_too() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("codehub.db");
     let (one, two) = (SqliteStore::open(&path).await.unwrap(), SqliteStore::open(&path).await.unwrap());
+    let shared = || Allowance {
+        key: "shared".into(),
+        free: 1000,
+        first_wait_seconds: 1,
+        longest_wait_seconds: 1,
+        forget_after_seconds: 600,
+    };
     let count = |store: SqliteStore| {
         tokio::spawn(async move {
             for _ in 0..50 {
-                store.attempts_fail("shared", 600).await.unwrap();
+                store.attempts_count(&[shared()]).await.unwrap();
             }
             store
         })
