@@ -287,6 +287,12 @@ impl Proxy {
             return Ok(Box::pin(own::answer(self, &entry, call, identified)).await?);
         }
 
+        // What a page of the program loads is no opening of it.
+        if context.visit == Visit::Navigation || upgrade.is_some() {
+            let peer = context.peer.addr.ip();
+            let address = client::address(peer, request.headers(), &self.settings.trusted_proxies);
+            self.gate.opened(context.id, request.headers(), address);
+        }
         let view = match resolve::decide(&view, context.visit) {
             Answer::Forward => view,
             Answer::Wake | Answer::Wait(_) => {

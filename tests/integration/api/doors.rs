@@ -239,7 +239,7 @@ async fn a_known_browser_signs_in_while_others_guess() {
         password_hash: Some(app.app.passwords.hash(PASSWORD).await.unwrap()),
         ..Default::default()
     };
-    app.app.store().user_edit(ann.id, edit).await.unwrap();
+    app.app.store().user_edit(codehub_store::fake::by(), ann.id, edit).await.unwrap();
     let said = login(PASSWORD, &newer).await.error(429, "TOO_MANY_ATTEMPTS");
     assert!(said.contains("from here"), "as a stranger: {said}");
 }

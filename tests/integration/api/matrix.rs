@@ -19,6 +19,7 @@ POST   /account/password                                    -YYYY
 GET    /api/docs                                            YYYYY
 GET    /api/docs/docs.css                                   YYYYY
 GET    /api/docs/docs.js                                    YYYYY
+GET    /api/v1/audit                                        -FFFY
 POST   /api/v1/auth/login                                   YYYYY
 POST   /api/v1/auth/logout                                  YYYYY
 POST   /api/v1/auth/password                                -YYYY

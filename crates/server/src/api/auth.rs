@@ -8,14 +8,14 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
     routing::{get, post},
 };
-use codehub_store::{UserChange, UserEdit};
+use codehub_store::{SessionEnd, UserChange, UserEdit};
 use http::{HeaderMap, StatusCode, header::SET_COOKIE};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
     error::{ApiError, ErrorBody, Result},
-    extract::{self, ClientAddress, CurrentUser, NotForeign},
+    extract::{self, Acting, ClientAddress, CurrentUser, NotForeign},
     view::UserView,
 };
 use crate::{
@@ -97,8 +97,13 @@ async fn sign_in(
     (status = 401, description = "UNAUTHORIZED: no cookie is a session (any more), so nothing was ended", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: sent by another site's page", body = ErrorBody),
 ))]
-async fn sign_out(State(app): State<Arc<App>>, _: NotForeign, headers: HeaderMap) -> Result<Response> {
-    let mut response = match login::end_sessions(&app, &headers).await? {
+async fn sign_out(
+    State(app): State<Arc<App>>,
+    _: NotForeign,
+    Acting(by): Acting,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let mut response = match login::end_sessions(&app, &by, &headers, SessionEnd::Logout).await? {
         Ended::Sessions | Ended::Nothing => StatusCode::NO_CONTENT.into_response(),
         Ended::Unknown => {
             let why = AuthError::Unauthorized("no cookie is a session (any more): nothing was ended");
@@ -147,14 +152,18 @@ async fn change_password(
     extract::Json(change): extract::Json<PasswordChange>,
 ) -> Result<Response> {
     rules::password(&change.new_password).map_err(|why| ApiError::invalid("new_password", why))?;
-    login::verify(&app, &identity.user.username, &change.current_password, address, &headers).await?;
+    let by = &identity.act;
+    login::verify(&app, by, &identity.user.username, &change.current_password, address, &headers).await?;
     let password_hash = Some(app.passwords.hash(&change.new_password).await?);
     let keep_device = login::known_device(&app, identity.user.id, &headers).await?;
     let edit =
         UserEdit { password_hash, keep_tokens: change.keep_tokens, keep_device, ..UserEdit::default() };
-    match app.store().user_edit(identity.user.id, edit).await? {
+    match app.store().user_edit(by, identity.user.id, edit).await? {
         UserChange::Done(user) => match identity.via {
-            Via::Session(_) => Ok(signed_in(&app, StatusCode::OK, login::open_session(&app, user).await?)),
+            Via::Session(_) => {
+                let session = login::open_session(&app, &identity.act, user).await?;
+                Ok(signed_in(&app, StatusCode::OK, session))
+            }
             Via::Token(_) => Ok(Json(SessionView { user: user.into() }).into_response()),
         },
         UserChange::NotFound

@@ -1,26 +1,24 @@
 //! Extractors that answer in the API's own words when a request is not what it should be.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    str::FromStr,
-    sync::Arc,
-};
+use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
-    extract::{ConnectInfo, FromRequest, FromRequestParts, Request, rejection::JsonRejection},
+    extract::{FromRequest, FromRequestParts, Request, rejection::JsonRejection},
     http::request::Parts,
 };
-use codehub_domain::SessionId;
+use codehub_domain::{
+    SessionId,
+    audit::{Act, AuditAction},
+};
 use http::{Method, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code, Result};
 use crate::{
     app::App,
-    auth::{self, Identity, Via, origin},
+    auth::{self, Identity, Via, act, origin},
     bodies::{self, BodyError},
 };
-use codehub_proxy::client;
 
 /// A JSON body. Unknown fields, wrong types and broken JSON are named.
 pub struct Json<T>(pub T);
@@ -183,7 +181,7 @@ impl FromRequestParts<Arc<App>> for CurrentUser {
 }
 
 /// A session, not a token: for what a token must not be able to do by itself.
-pub struct InSession(pub SessionId);
+pub struct InSession(pub SessionId, pub Identity);
 
 impl FromRequestParts<Arc<App>> for InSession {
     type Rejection = ApiError;
@@ -191,11 +189,14 @@ impl FromRequestParts<Arc<App>> for InSession {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
         let CurrentUser(identity) = CurrentUser::from_request_parts(parts, app).await?;
         match identity.via {
-            Via::Session(session) => Ok(Self(session)),
-            Via::Token(_) => Err(ApiError::new(
-                Code::Forbidden,
-                "a token cannot create tokens: sign in with a password (POST /api/v1/auth/login, or the Tokens page) and create it with that session",
-            )),
+            Via::Session(session) => Ok(Self(session, identity)),
+            Via::Token(_) => {
+                act::note_denied(app, &identity.act, AuditAction::TokenMinted, None).await;
+                Err(ApiError::new(
+                    Code::Forbidden,
+                    "a token cannot create tokens: sign in with a password (POST /api/v1/auth/login, or the Tokens page) and create it with that session",
+                ))
+            }
         }
     }
 }
@@ -241,6 +242,9 @@ impl FromRequestParts<Arc<App>> for Admin {
         if identity.is_admin() {
             Ok(Self(identity))
         } else {
+            if let Some(action) = act::of_administrators(&parts.method, parts.uri.path()) {
+                act::note_denied(app, &identity.act, action, None).await;
+            }
             Err(ApiError::new(Code::Forbidden, "only administrators may do this"))
         }
     }
@@ -256,9 +260,21 @@ impl FromRequestParts<Arc<App>> for ClientAddress {
         parts: &mut Parts,
         app: &Arc<App>,
     ) -> std::result::Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-        Ok(Self(client::address(peer, &parts.headers, &app.config.trusted_proxies)))
+        Ok(Self(act::client_address(app, parts)))
+    }
+}
+
+/// A request of whoever has not said yet who they are, as the audit trail names it.
+pub struct Acting(pub Act);
+
+impl FromRequestParts<Arc<App>> for Acting {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<App>,
+    ) -> std::result::Result<Self, Self::Rejection> {
+        Ok(Self(act::of_request(&parts.headers, Some(act::client_address(app, parts)))))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::app::App;
 mod actions;
 pub mod activity;
 mod archives;
+mod audit;
 mod auth;
 pub mod error;
 mod events;
@@ -56,6 +57,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(archives::router())
         .merge(logs::router())
         .merge(events::router())
+        .merge(audit::router())
         .merge(system::router())
         .merge(openapi::document_router());
     Router::new()

@@ -19,7 +19,7 @@ use utoipa::{
 };
 
 use super::{
-    actions, activity, archives, auth, events, health, history, logs, setup, system, tokens, users,
+    actions, activity, archives, audit, auth, events, health, history, logs, setup, system, tokens, users,
     workspaces,
 };
 use crate::app::App;
@@ -37,6 +37,7 @@ use codehub_proxy::credential::CookieNames;
         (name = "sessions", description = "Signing in and out"),
         (name = "tokens", description = "For programs"),
         (name = "users", description = "For administrators"),
+        (name = "audit", description = "What was done, for administrators"),
         (name = "set-up", description = "The first administrator"),
         (name = "system", description = "The deployment"),
         (name = "operations", description = "For machines that watch"),
@@ -76,6 +77,7 @@ pub fn document() -> Document {
         ("tokens", tokens::Docs::openapi()),
         ("users", users::Docs::openapi()),
         ("setup", setup::Docs::openapi()),
+        ("audit", audit::Docs::openapi()),
         ("system", system::Docs::openapi()),
     ];
     let mut document = Base::openapi();

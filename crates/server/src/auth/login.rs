@@ -7,15 +7,15 @@
 
 use std::{collections::HashSet, net::IpAddr};
 
-use codehub_domain::{SessionId, UserId, user::User};
-use codehub_store::{StoreError, UserWithHash};
+use codehub_domain::{SessionId, UserId, audit::Act, user::User};
+use codehub_store::{SessionEnd, StoreError, UserWithHash};
 use http::HeaderMap;
 use uuid::Uuid;
 
 use codehub_proxy::client;
 
 use super::{
-    cookie,
+    act, cookie,
     guessing::{Counted, Tries},
     secret, session_lifetime_seconds,
 };
@@ -76,18 +76,19 @@ pub async fn login(
     address: IpAddr,
     headers: &HeaderMap,
 ) -> Result<SignedIn, LoginError> {
+    let by = act::of_request(headers, Some(address));
     let (UserWithHash { user, password_hash }, known) =
-        checked(app, username, password, address, headers).await?;
-    end_sessions(app, headers).await?;
+        checked(app, &by, username, password, address, headers).await?;
+    end_sessions(app, &by, headers, SessionEnd::Revoked).await?;
     let device = secret::new_secret();
     let hash = secret::hash(&device);
     app.store().device_note(user.id, &hash, known.as_deref(), cookie::DEVICE_SECONDS).await?;
-    let opened = SignedIn { device: Some(device), ..open_session(app, user).await? };
+    let opened = SignedIn { device: Some(device), ..open_session(app, &by, user).await? };
     // Checking takes long enough for the password to change meanwhile, and the change ended only the sessions that were
     // there. Nobody has this one's secret yet, nor the device's.
     let now = app.store().user_by_name(username).await?;
     if !now.is_some_and(|now| now.user.id == opened.user.id && now.password_hash == password_hash) {
-        end_secret(app, &opened.secret).await?;
+        end_secret(app, &by, &opened.secret, SessionEnd::Revoked).await?;
         return Err(LoginError::Wrong);
     }
     tracing::info!(user = %opened.user.id, "signed in");
@@ -100,17 +101,19 @@ pub async fn login(
 /// Wrong, too often, or something does not work.
 pub async fn verify(
     app: &App,
+    by: &Act,
     username: &str,
     password: &str,
     address: IpAddr,
     headers: &HeaderMap,
 ) -> Result<User, LoginError> {
-    Ok(checked(app, username, password, address, headers).await?.0.user)
+    Ok(checked(app, by, username, password, address, headers).await?.0.user)
 }
 
 /// [`verify`], with the hash that the password was checked against, and what the browser's cookie hashes to where it is known.
 async fn checked(
     app: &App,
+    by: &Act,
     username: &str,
     password: &str,
     address: IpAddr,
@@ -123,13 +126,17 @@ async fn checked(
     };
     let address = client::counted_as(address);
     let tries = Tries::new(user, username, &address, device.as_deref());
-    let allowed = |wait: Option<(Counted, u64)>| match wait {
-        Some((counted, retry_after)) => Err(LoginError::TooMany { counted, retry_after }),
-        None => Ok(()),
+    let blocked = async |counted, retry_after| {
+        act::note_blocked_sign_in(app, by).await;
+        Err(LoginError::TooMany { counted, retry_after })
     };
-    allowed(tries.check(app.store()).await?)?;
+    if let Some((counted, seconds)) = tries.check(app.store()).await? {
+        return blocked(counted, seconds).await;
+    }
     let turn = app.passwords.turn().await?;
-    allowed(tries.count(app.store()).await?)?;
+    if let Some((counted, seconds)) = tries.count(app.store()).await? {
+        return blocked(counted, seconds).await;
+    }
     let found = app.store().user_by_name(username).await?;
     let stored = found.as_ref().and_then(|found| found.password_hash.as_deref());
     let right = app.passwords.verify(turn, password, stored).await?;
@@ -138,7 +145,8 @@ async fn checked(
             tries.forgive(app.store()).await?;
             Ok((found, device))
         }
-        Some(_) | None => {
+        found => {
+            act::note_failed_sign_in(app, by, found.as_ref().map(|found| &found.user)).await;
             tracing::info!(%address, "a sign-in failed");
             Err(LoginError::Wrong)
         }
@@ -170,10 +178,11 @@ pub async fn known_device(
 ///
 /// # Errors
 /// The store does not answer.
-pub async fn open_session(app: &App, user: User) -> Result<SignedIn, StoreError> {
+pub async fn open_session(app: &App, by: &Act, user: User) -> Result<SignedIn, StoreError> {
     let secret = secret::new_secret();
     let id = SessionId::from_uuid(Uuid::now_v7());
-    app.store().session_create(id, user.id, &secret::hash(&secret), session_lifetime_seconds(app)).await?;
+    let lifetime = session_lifetime_seconds(app);
+    app.store().session_create(by, id, user.id, &secret::hash(&secret), lifetime).await?;
     Ok(SignedIn { user, secret, device: None })
 }
 
@@ -193,13 +202,18 @@ pub enum Ended {
 ///
 /// # Errors
 /// The store does not answer.
-pub async fn end_sessions(app: &App, headers: &HeaderMap) -> Result<Ended, StoreError> {
+pub async fn end_sessions(
+    app: &App,
+    by: &Act,
+    headers: &HeaderMap,
+    why: SessionEnd,
+) -> Result<Ended, StoreError> {
     let mut ended = Ended::Nothing;
     let mut looked_up = HashSet::new();
     for secret in cookie::session_secrets(headers, app.config.is_https()) {
         // Only what can be one costs a look into the store, and browsers keep fewer cookies than this.
         let possible = secret.len() == secret::LENGTH && looked_up.len() < MOST_COOKIES;
-        if possible && looked_up.insert(secret) && end_secret(app, secret).await? {
+        if possible && looked_up.insert(secret) && end_secret(app, by, secret, why).await? {
             ended = Ended::Sessions;
         } else if ended == Ended::Nothing {
             ended = Ended::Unknown;
@@ -209,10 +223,10 @@ pub async fn end_sessions(app: &App, headers: &HeaderMap) -> Result<Ended, Store
 }
 
 /// Whether there was such a session.
-async fn end_secret(app: &App, secret: &str) -> Result<bool, StoreError> {
+async fn end_secret(app: &App, by: &Act, secret: &str, why: SessionEnd) -> Result<bool, StoreError> {
     let found = app.store().session_use(&secret::hash(secret), session_lifetime_seconds(app)).await?;
     if let Some((session, _)) = &found {
-        app.store().session_delete(session.id).await?;
+        app.store().session_delete(by, session.id, why).await?;
     }
     Ok(found.is_some())
 }

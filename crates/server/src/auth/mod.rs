@@ -11,10 +11,14 @@
 //! - [`first_run`]: how the first administrator comes to be;
 //! - [`rules`]: what a username and a password must look like.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId,
+    audit::{Act, AuditActor},
     event::Actor,
     user::{Role, User},
 };
@@ -23,6 +27,7 @@ use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 
 use crate::app::App;
 
+pub mod act;
 pub mod cookie;
 pub mod first_run;
 pub mod guessing;
@@ -40,6 +45,8 @@ pub struct Identity {
     pub via: Via,
     /// When that will not do any more, unless it is prolonged: a session is by being used.
     pub until: Option<Instant>,
+    /// The same for the audit trail, with where the request came from.
+    pub act: Act,
 }
 
 impl Identity {
@@ -80,10 +87,29 @@ pub enum AuthError {
 /// # Errors
 /// Nobody valid, or the store does not answer.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthError> {
+    identify_from(app, headers, None).await
+}
+
+/// [`identify`], for a request from this address.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn identify_from(
+    app: &App,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+) -> Result<Identity, AuthError> {
+    let act = |actor| act::of_request(headers, address).by(actor);
     if let Some(token) = bearer(headers)? {
         let found = app.store().token_use(&secret::hash(token)).await?;
         let (token, user) = found.ok_or(AuthError::Unauthorized("this token is not valid (any more)"))?;
-        return Ok(Identity { user, via: Via::Token(token.id), until: token.expires_at.and_then(moment) });
+        let act = act(AuditActor::with_token(&user, token.id));
+        return Ok(Identity {
+            user,
+            via: Via::Token(token.id),
+            until: token.expires_at.and_then(moment),
+            act,
+        });
     }
     let secret = match cookie::session_secret(headers, app.config.is_https()) {
         cookie::SessionCookies::One(secret) => secret,
@@ -93,15 +119,16 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthEr
     let lifetime = session_lifetime_seconds(app);
     let found = app.store().session_use(&secret::hash(secret), lifetime).await?;
     let (session, user) = found.ok_or(AuthError::Unauthorized("the session has ended: sign in again"))?;
-    Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at) })
+    let act = act(AuditActor::in_session(&user, session.id));
+    Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at), act })
 }
 
-/// The same for a request of the application, whose connection then is that of somebody who is signed in.
+/// [`identify_from`] for a request of the application, whose connection then is that of somebody who is signed in.
 ///
 /// # Errors
 /// As [`identify`].
 pub async fn identify_sender(app: &App, parts: &Parts) -> Result<Identity, AuthError> {
-    let identity = identify(app, &parts.headers).await?;
+    let identity = identify_from(app, &parts.headers, Some(act::client_address(app, parts))).await?;
     if let Some(arrival) = parts.extensions.get::<Arrival>() {
         arrival.place.signed_in();
     }

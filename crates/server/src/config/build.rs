@@ -1,6 +1,7 @@
 //! From checked texts to the typed configuration, and the rules that span several settings.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -98,6 +99,8 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
     let config = Config {
         file: None,
+        secrets_in_file: false,
+        fingerprints: BTreeMap::new(),
         unknown_env: Vec::new(),
         role: r.word(
             "role",

@@ -3,7 +3,7 @@
 //! Flags win over the environment, which wins over `codehub.toml`, which wins over the defaults. What
 //! settings there are is data ([`table`]); this file is what the rest of the server reads.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy, ttl::TtlPolicy};
 
@@ -26,6 +26,10 @@ pub struct Config {
     pub role: Role,
     /// The file it was read from. It may hold secrets.
     pub file: Option<PathBuf>,
+    /// Whether it does hold one.
+    pub secrets_in_file: bool,
+    /// What every setting is, so that the next start can tell which have changed: by key, never the text of a secret.
+    pub fingerprints: BTreeMap<&'static str, String>,
     /// What somebody may have meant as a setting, a sentence each.
     pub unknown_env: Vec<String>,
     pub listen: SocketAddr,

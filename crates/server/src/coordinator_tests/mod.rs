@@ -5,6 +5,8 @@ mod panics;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use codehub_store::fake::by;
+
 use axum::{body::Body, extract::ConnectInfo};
 use codehub_domain::{
     Desired, Epoch, Operation, Phase, UserId, Workspace, WorkspaceId,
@@ -52,7 +54,7 @@ impl Rig {
     async fn with(change: impl FnOnce(&mut Backends), rules: fn(&Inputs<'_>) -> Decision) -> Self {
         let clock = FakeClock::new();
         let store = Arc::new(FakeStore::new(clock.clone()));
-        store.user_create(OWNER, "somebody", "-", Role::User).await.unwrap();
+        store.user_create(by(), OWNER, "somebody", "-", Role::User).await.unwrap();
         let world = World::new(1, Faults::NONE, None);
         let fake = Arc::new(FakeBackends { world, gate: Gate::new() });
         let mut backends = Backends {
@@ -111,7 +113,7 @@ impl Rig {
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
-        let created = self.store.workspace_create(new, Limits::NONE, Actor::User(OWNER)).await.unwrap();
+        let created = self.store.workspace_create(by(), new, Limits::NONE, Actor::User(OWNER)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));
         id
     }

@@ -1,6 +1,7 @@
 //! The gate of a running server: store, bus, instances and archives behind the proxy's seam.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -8,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use codehub_domain::{
     ArchiveKey, Desired, Timestamp, UserId, WorkspaceId,
+    audit::AuditActor,
     desired::Refusal,
     event::{Actor, Reason},
 };
@@ -16,9 +18,10 @@ use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Store, bus::Bus};
 use http::{HeaderMap, HeaderValue, header};
 
+use self::opened::Opened;
 use crate::{
     app::App,
-    auth::{self, AuthError, Via},
+    auth::{self, AuthError, Via, act},
     config::Config,
     service::{self, Denied},
 };
@@ -31,11 +34,12 @@ pub struct AppGate {
     app: Weak<App>,
     store: Arc<dyn Store>,
     ide: ProxyIde,
+    opened: Opened,
 }
 
 impl AppGate {
     pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
-        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide }
+        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide, opened: Opened::default() }
     }
 
     fn app(&self) -> Result<Arc<App>, GateError> {
@@ -89,9 +93,15 @@ impl Gate for AppGate {
 
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError> {
         let app = self.app()?;
+        let Some(user) = self.store.user_get(by).await.map_err(unreachable)? else {
+            return Ok(Woken::NotFound);
+        };
+        // Which session it was is written down with the opening.
+        let act = act::system().by(AuditActor::of_user(&user));
+        let (actor, reason) = (Actor::Wake(by), &Reason::OpenedInBrowser);
         let asked = self
             .store
-            .workspace_ask(id, Desired::Running, app.config.limits, Actor::Wake(by), &Reason::OpenedInBrowser)
+            .workspace_ask(&act, id, Desired::Running, app.config.limits, actor, reason)
             .await
             .map_err(unreachable)?;
         Ok(match asked {
@@ -137,6 +147,12 @@ impl Gate for AppGate {
         {
             // The next tick looks anyway.
             tracing::debug!(%error, "the controller could not be told to look");
+        }
+    }
+
+    fn opened(&self, id: WorkspaceId, headers: &HeaderMap, address: IpAddr) {
+        if let Ok(app) = self.app() {
+            self.opened.note(app, id, headers, address);
         }
     }
 
@@ -192,6 +208,8 @@ pub fn of_app(app: &Arc<App>, ide: ProxyIde) -> Arc<Proxy> {
     let gate = Arc::new(AppGate::new(app, ide));
     Proxy::new(gate, settings(&app.config, app.idle.clone()), app.activity.clone(), app.shutdown.clone())
 }
+
+mod opened;
 
 #[cfg(test)]
 mod tests;

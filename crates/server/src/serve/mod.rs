@@ -23,11 +23,13 @@ use crate::{
 use codehub_coordinator as coordinator;
 use codehub_proxy::idle;
 
+mod changed;
 mod connections;
 mod data_dir;
 mod kept_places;
 mod observe;
 mod open_files;
+mod private;
 mod replica;
 mod service_workers;
 mod signals;
@@ -63,10 +65,14 @@ impl From<TcpListener> for Listeners {
 /// It could not start; the message names the cause and what to do.
 pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     telemetry::metrics::install();
+    private::mask();
+    private::check_key_file(&config)?;
+    private::refuse_foreign(&config.data_dir)?;
     let _data_dir = match config.database.url {
         Some(_) => DataDir::share(&config.data_dir)?,
         None => DataDir::lock(&config.data_dir)?,
     };
+    private::close(&config.data_dir)?;
     let people = bind(&mut config).await?;
     let checks = match config.metrics.listen {
         Some(address) => Some(bind_at(address, "METRICS_LISTEN").await?),
@@ -79,6 +85,7 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     let app = Arc::new(app);
     let replica = replica::Replica::join(&app).await?;
     announce(&app, first_run::prepare(&app).await?);
+    changed::note(&app).await?;
 
     let leading = CancellationToken::new();
     let coordinator = app.config.role.coordinates().then(|| tokio::spawn(coordinate(&app, leading.clone())));
@@ -108,6 +115,7 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
     let mut context = coordinator::Context::new(app.backends.clone(), coordinator_settings(&app.config));
     context.leading = app.leading.clone();
     context.health = app.health.clone();
+    context.replica = app::replica_name();
     let leadership = coordinator::leader::Leadership::of(app.store(), app::replica_name());
     coordinator::run(context, leadership, until)
 }

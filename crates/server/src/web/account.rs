@@ -94,7 +94,7 @@ async fn change(
         return Ok(page(&me, &wrong, None).respond_with(&me.view, StatusCode::BAD_REQUEST));
     }
     // Counted like a sign-in.
-    match login::verify(&app, &me.user().username, &form.current, address, &headers).await {
+    match login::verify(&app, me.act(), &me.user().username, &form.current, address, &headers).await {
         Ok(_) => {}
         Err(LoginError::Wrong) => {
             let wrong = [Problem::PasswordWrong.of("current")];
@@ -110,9 +110,9 @@ async fn change(
     let password_hash = Some(app.passwords.hash(&form.password).await?);
     let keep_device = login::known_device(&app, me.user().id, &headers).await?;
     let edit = UserEdit { password_hash, keep_tokens: form.keep_tokens, keep_device, ..UserEdit::default() };
-    match app.store().user_edit(me.user().id, edit).await? {
+    match app.store().user_edit(me.act(), me.user().id, edit).await? {
         UserChange::Done(user) => {
-            let session = login::open_session(&app, user).await?;
+            let session = login::open_session(&app, me.act(), user).await?;
             let said =
                 if form.keep_tokens { Plain::PasswordChanged } else { Plain::PasswordAndTokensChanged };
             Ok(with_session(&app, see_other_saying(&app, "/account", said), &session))

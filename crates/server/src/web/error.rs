@@ -121,7 +121,7 @@ impl From<Unseen> for WebError {
     fn from(unseen: Unseen) -> Self {
         match unseen {
             Unseen::Missing(_) => Self::NotFound,
-            Unseen::NoFile | Unseen::NotListed => Self::BadRequest,
+            Unseen::NoFile | Unseen::NotListed | Unseen::Corrupted => Self::BadRequest,
             Unseen::Denied(denied) => denied.into(),
         }
     }

@@ -12,6 +12,7 @@ use codehub_proxy::{
     appearance::{LANG_COOKIE, THEME_COOKIE},
     planted as heals,
 };
+use codehub_store::SessionEnd;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{RETRY_AFTER, SET_COOKIE},
@@ -31,6 +32,7 @@ use super::{
     view::{ClientAddress, Form, PageContext, Query, Theme, Visitor, healed, see_other, see_other_saying},
 };
 use crate::{
+    api::extract::Acting,
     app::App,
     auth::{
         self, AuthError, cookie, first_run,
@@ -167,8 +169,13 @@ fn page(view: &PageContext, next: &str, username: &str, problem: Option<String>)
     Page::new(t.sign_in_title, NavEntry::Outside, body)
 }
 
-async fn sign_out(State(app): State<Arc<App>>, Visitor(_): Visitor, headers: HeaderMap) -> Result<Response> {
-    let said = match login::end_sessions(&app, &headers).await? {
+async fn sign_out(
+    State(app): State<Arc<App>>,
+    Visitor(_): Visitor,
+    Acting(by): Acting,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let said = match login::end_sessions(&app, &by, &headers, SessionEnd::Logout).await? {
         Ended::Sessions | Ended::Nothing => Plain::SignedOut,
         Ended::Unknown => Plain::NoSessionEnded,
     };

@@ -3,18 +3,14 @@
 //! The extractors here are also where every form is checked: a page's POST must come from one of our
 //! own pages, whoever sends it.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    str::FromStr,
-    sync::Arc,
-};
+use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
-    extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Request},
+    extract::{FromRequest, FromRequestParts, Path, Request},
     http::request::Parts,
     response::{IntoResponse, Response},
 };
-use codehub_domain::{Timestamp, event::Actor, user::User};
+use codehub_domain::{Timestamp, audit::Act, user::User};
 use http::{HeaderMap, Method, Uri, header::SET_COOKIE};
 use serde::de::DeserializeOwned;
 
@@ -26,11 +22,11 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::{self, AuthError, Identity, Via, origin},
+    auth::{self, AuthError, Identity, Via, act, origin},
     bodies,
 };
 pub use codehub_proxy::appearance::Theme;
-use codehub_proxy::{client, planted};
+use codehub_proxy::planted;
 
 /// What every page needs to know to be drawn.
 #[derive(Debug, Clone)]
@@ -91,8 +87,8 @@ impl Me {
         &self.identity.user
     }
 
-    pub fn actor(&self) -> Actor {
-        self.identity.actor()
+    pub fn act(&self) -> &Act {
+        &self.identity.act
     }
 }
 
@@ -153,7 +149,13 @@ impl FromRequestParts<Arc<App>> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
         let me = Me::from_request_parts(parts, app).await?;
-        if me.identity.is_admin() { Ok(Self(me)) } else { Err(SignIn::Error(WebError::Forbidden)) }
+        if me.identity.is_admin() {
+            return Ok(Self(me));
+        }
+        if let Some(action) = act::of_administrators(&parts.method, parts.uri.path()) {
+            act::note_denied(app, &me.identity.act, action, None).await;
+        }
+        Err(SignIn::Error(WebError::Forbidden))
     }
 }
 
@@ -203,9 +205,7 @@ impl FromRequestParts<Arc<App>> for ClientAddress {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-        Ok(Self(client::address(peer, &parts.headers, &app.config.trusted_proxies)))
+        Ok(Self(act::client_address(app, parts)))
     }
 }
 

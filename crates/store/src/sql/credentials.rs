@@ -3,22 +3,25 @@
 use async_trait::async_trait;
 use codehub_domain::{
     SessionId, TokenId, UserId,
+    audit::Act,
     user::{ApiToken, Session, User},
 };
 
 use super::{SqlStore, attempts, devices, sessions, timed, tokens};
-use crate::{Allowance, Attempts, Credentials, Result, Tried};
+use crate::{Allowance, Attempts, Credentials, Result, SessionEnd, Tried};
 
 #[async_trait]
 impl<S: SqlStore> Credentials for S {
     async fn session_create(
         &self,
+        by: &Act,
         id: SessionId,
         user: UserId,
         secret_hash: &[u8],
         lifetime_seconds: u32,
     ) -> Result<Session> {
-        timed::<S, _>("session_create", sessions::create(self, id, user, secret_hash, lifetime_seconds)).await
+        timed::<S, _>("session_create", sessions::create(self, by, id, user, secret_hash, lifetime_seconds))
+            .await
     }
 
     async fn session_use(
@@ -29,8 +32,8 @@ impl<S: SqlStore> Credentials for S {
         timed::<S, _>("session_use", sessions::use_by_secret(self, secret_hash, lifetime_seconds)).await
     }
 
-    async fn session_delete(&self, id: SessionId) -> Result<()> {
-        timed::<S, _>("session_delete", sessions::delete(self, id)).await
+    async fn session_delete(&self, by: &Act, id: SessionId, why: SessionEnd) -> Result<()> {
+        timed::<S, _>("session_delete", sessions::delete(self, by, id, why)).await
     }
 
     async fn sessions_sweep(&self) -> Result<u64> {
@@ -39,14 +42,18 @@ impl<S: SqlStore> Credentials for S {
 
     async fn token_create(
         &self,
+        by: &Act,
         id: TokenId,
-        by: SessionId,
+        session: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
     ) -> Result<Option<ApiToken>> {
-        timed::<S, _>("token_create", tokens::create(self, id, by, name, secret_hash, expires_in_seconds))
-            .await
+        timed::<S, _>(
+            "token_create",
+            tokens::create(self, by, id, session, name, secret_hash, expires_in_seconds),
+        )
+        .await
     }
 
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
@@ -57,8 +64,8 @@ impl<S: SqlStore> Credentials for S {
         timed::<S, _>("token_list", tokens::list(self, user)).await
     }
 
-    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
-        timed::<S, _>("token_delete", tokens::delete(self, user, id)).await
+    async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool> {
+        timed::<S, _>("token_delete", tokens::delete(self, by, user, id)).await
     }
 
     async fn device_note(

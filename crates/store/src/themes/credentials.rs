@@ -2,6 +2,7 @@
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId, UserId,
+    audit::Act,
     user::{ApiToken, Session, User},
 };
 
@@ -72,12 +73,22 @@ pub fn tries_at(user: UserId) -> String {
     format!("user:{user}")
 }
 
+/// Why a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// Its person signs out.
+    Logout,
+    /// Anything else: another sign-in in the same browser, or the password changed meanwhile.
+    Revoked,
+}
+
 theme! {
     /// Sessions, tokens, known devices, and tries at passwords.
     Credentials, credentials {
-        /// `secret_hash` is what the cookie's random secret hashes to.
+        /// Somebody has signed in, which the audit trail says with it. `secret_hash` is what the cookie's random secret hashes to.
         async fn session_create(
             &self,
+            by: &Act,
             id: SessionId,
             user: UserId,
             secret_hash: &[u8],
@@ -91,18 +102,19 @@ theme! {
             secret_hash: &[u8],
             lifetime_seconds: u32,
         ) -> Result<Option<(Session, User)>>;
-        /// One that is not there is ended already.
-        async fn session_delete(&self, id: SessionId) -> Result<()>;
+        /// One that is not there is ended already. `why` is what the audit trail calls it.
+        async fn session_delete(&self, by: &Act, id: SessionId, why: SessionEnd) -> Result<()>;
         /// Removes sessions and known devices that have ended, and tries that are forgotten; how many sessions.
         async fn sessions_sweep(&self) -> Result<u64>;
 
-        /// A token that lasts for ever, or this long. `by` is the session that asks for it: it must still be there
+        /// A token that lasts for ever, or this long. `session` is the one that asks for it: it must still be there
         /// in the same transaction, so that nothing is made behind a new password's back. `None` where it is not
         /// (any more).
         async fn token_create(
             &self,
+            by: &Act,
             id: TokenId,
-            by: SessionId,
+            session: SessionId,
             name: &str,
             secret_hash: &[u8],
             expires_in_seconds: Option<u32>,
@@ -112,7 +124,7 @@ theme! {
         /// Newest first, expired ones included.
         async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>>;
         /// `false` where the user has no such token.
-        async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool>;
+        async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool>;
 
         /// Notes that somebody has signed in with this browser, for so long from now; `instead_of` is what its cookie
         /// hashed to before. Of a user's browsers the 50 that last longest are kept.

@@ -202,6 +202,7 @@ texts! {
     links_to: "leads to", "가리키는 곳:";
     nothing_here: "There is nothing in here.", "비어 있습니다.";
     archive_not_listed: "This archive was made before archives had a list of their files. Begin a new workspace with it to see them.", "파일 목록이 생기기 전에 만든 보관본입니다. 이 보관본으로 새 워크스페이스를 만들면 파일을 볼 수 있습니다.";
+    archive_corrupted: "This archive is not the one that was stored: it was changed or damaged in its storage. Nothing of it is shown. Ask an administrator to check the archive storage.", "저장했던 보관본과 다릅니다. 저장소에서 변경되었거나 손상되어 내용을 표시하지 않습니다. 관리자에게 보관 저장소 점검을 요청하세요.";
 
     // People and tokens
     role: "Role", "역할";

@@ -4,6 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId, UserId,
+    audit::Act,
     retry::saturating_add,
     user::{ApiToken, Role, Session, User},
 };
@@ -13,8 +14,8 @@ use super::{
     workspaces::{later, page},
 };
 use crate::{
-    Allowance, Attempts, Change, KNOWN_DEVICES, Page, Result, StoreError, Tried, USE_NOTED_EVERY_MICROS,
-    UserChange, UserEdit, UserWithHash, renews_after_micros, tries_at,
+    Allowance, Attempts, Change, KNOWN_DEVICES, Page, Result, SessionEnd, StoreError, Tried,
+    USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash, renews_after_micros, trail, tries_at,
 };
 
 impl Step<'_> {
@@ -28,6 +29,7 @@ impl Step<'_> {
 
     pub(super) fn user_create(
         &mut self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
@@ -48,11 +50,13 @@ impl Step<'_> {
             deleted: false,
         };
         self.state.users.insert(id, row);
+        self.audit(by, &trail::created(&user));
         Ok(UserChange::Done(user))
     }
 
     pub(super) fn user_create_first(
         &mut self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
@@ -60,7 +64,7 @@ impl Step<'_> {
         if !self.state.users.is_empty() {
             return Ok(None);
         }
-        match self.user_create(id, username, password_hash, Role::Admin)? {
+        match self.user_create(by, id, username, password_hash, Role::Admin)? {
             UserChange::Done(user) => Ok(Some(user)),
             _ => Ok(None),
         }
@@ -90,13 +94,16 @@ impl Step<'_> {
         admins.next() == Some(id) && admins.next().is_none()
     }
 
-    pub(super) fn user_edit(&mut self, id: UserId, edit: UserEdit) -> UserChange {
+    pub(super) fn user_edit(&mut self, by: &Act, id: UserId, edit: UserEdit) -> UserChange {
         let Some(before) = self.user(id).cloned() else {
             return UserChange::NotFound;
         };
         let (after, ends_sessions) = edit.applied_to(&before);
         if self.is_last_admin(id) && !after.administers() {
             return UserChange::LastAdmin;
+        }
+        for entry in trail::edited(by, &before, &after, &edit) {
+            self.audit(by, &entry);
         }
         if edit.password_hash.is_some() && !edit.keep_tokens {
             self.state.tokens.retain(|_, row| row.token.user != id);
@@ -118,7 +125,7 @@ impl Step<'_> {
         UserChange::Done(after)
     }
 
-    pub(super) fn user_delete(&mut self, id: UserId) -> UserChange {
+    pub(super) fn user_delete(&mut self, by: &Act, id: UserId) -> UserChange {
         let Some(user) = self.user(id).cloned() else {
             return UserChange::NotFound;
         };
@@ -138,6 +145,7 @@ impl Step<'_> {
         self.state.tokens.retain(|_, row| row.token.user != id);
         self.devices_revoke(id, None);
         self.tell(Change::Access { user: id });
+        self.audit(by, &trail::deleted(&user));
         UserChange::Done(user)
     }
 
@@ -152,6 +160,7 @@ impl Step<'_> {
 
     pub(super) fn session_create(
         &mut self,
+        by: &Act,
         id: SessionId,
         user: UserId,
         secret_hash: &[u8],
@@ -166,6 +175,10 @@ impl Step<'_> {
         let row =
             SessionRow { session: session.clone(), secret_hash: secret_hash.into(), renewed_at: self.now };
         self.state.sessions.insert(id, row);
+        if let Some(who) = self.user(user).cloned() {
+            let (by, entry) = trail::signed_in(by, &who, id);
+            self.audit(&by, &entry);
+        }
         Ok(session)
     }
 
@@ -185,9 +198,12 @@ impl Step<'_> {
         Some((row.session.clone(), user))
     }
 
-    pub(super) fn session_delete(&mut self, id: SessionId) {
+    pub(super) fn session_delete(&mut self, by: &Act, id: SessionId, why: SessionEnd) {
         if let Some(row) = self.state.sessions.remove(&id) {
             self.tell(Change::Access { user: row.session.user });
+            let who = self.state.users.get(&row.session.user).map(|row| row.user.clone());
+            let (by, entry) = trail::session_ended(by, who.as_ref(), id, why);
+            self.audit(&by, &entry);
         }
     }
 
@@ -205,13 +221,14 @@ impl Step<'_> {
 
     pub(super) fn token_create(
         &mut self,
+        by: &Act,
         id: TokenId,
-        by: SessionId,
+        session: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
     ) -> Result<Option<ApiToken>> {
-        let session = self.state.sessions.get(&by).filter(|row| row.session.expires_at > self.now);
+        let session = self.state.sessions.get(&session).filter(|row| row.session.expires_at > self.now);
         let Some(user) = session.and_then(|row| self.enabled(row.session.user)).map(|user| user.id) else {
             return Ok(None);
         };
@@ -227,6 +244,7 @@ impl Step<'_> {
             last_used_at: None,
         };
         self.state.tokens.insert(id, TokenRow { token: token.clone(), secret_hash: secret_hash.into() });
+        self.audit(by, &trail::minted(id, name, token.expires_at));
         Ok(Some(token))
     }
 
@@ -249,13 +267,13 @@ impl Step<'_> {
         rows.map(|row| row.token.clone()).collect()
     }
 
-    pub(super) fn token_delete(&mut self, user: UserId, id: TokenId) -> bool {
-        let theirs = self.state.tokens.get(&id).is_some_and(|row| row.token.user == user);
-        if theirs {
-            self.state.tokens.remove(&id);
-            self.tell(Change::Access { user });
-        }
-        theirs
+    pub(super) fn token_delete(&mut self, by: &Act, user: UserId, id: TokenId) -> bool {
+        let theirs = self.state.tokens.get(&id).filter(|row| row.token.user == user);
+        let Some(name) = theirs.map(|row| row.token.name.clone()) else { return false };
+        self.state.tokens.remove(&id);
+        self.tell(Change::Access { user });
+        self.audit(by, &trail::token_deleted(by, user, id, &name));
+        true
     }
 
     pub(super) fn attempts_get(&self, key: &str) -> Option<Attempts> {

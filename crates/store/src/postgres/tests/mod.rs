@@ -39,6 +39,8 @@ const TIMES: &[&str] = &[
     "UPDATE workspace_holds SET created_at = created_at - $1, until = until - $1",
     "UPDATE workspaces SET deleted_at = deleted_at - $1 WHERE deleted_at IS NOT NULL",
     "UPDATE workspace_events SET at = at - $1",
+    "UPDATE audit_events SET at = at - $1",
+    "UPDATE archives SET recorded_at = recorded_at - $1",
     "UPDATE gc_claims SET claimed_at = claimed_at - $1",
     "UPDATE gc_sightings SET first_seen = first_seen - $1",
     "UPDATE replicas SET seen_at = seen_at - $1, started_at = started_at - $1,
