@@ -44,6 +44,7 @@ pub enum Code {
 }
 
 impl Code {
+    /// The status that goes with the code.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
@@ -73,6 +74,7 @@ pub struct ApiError {
     pub retry_after: Option<u64>,
 }
 
+/// What handlers of the API return.
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 /// The body of every error.
@@ -81,6 +83,7 @@ pub struct ErrorBody {
     pub error: ErrorObject,
 }
 
+/// What went wrong, for programs and for people.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorObject {
     pub code: Code,
@@ -93,6 +96,7 @@ pub struct ErrorObject {
 }
 
 impl ApiError {
+    /// An error without a field or further details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retry_after: None }
     }
@@ -105,6 +109,7 @@ impl ApiError {
         }
     }
 
+    /// `what` does not exist, or is not for the caller to know of.
     pub fn not_found(what: &str) -> Self {
         Self::new(Code::NotFound, format!("there is no such {what}"))
     }

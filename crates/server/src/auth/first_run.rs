@@ -22,6 +22,7 @@ fn setting(replica: &str) -> String {
     format!("setup_token_hash/{replica}")
 }
 
+/// Why the first administrator was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("CodeHub has been set up already: sign in")]

@@ -26,6 +26,7 @@ const MOST_COOKIES: usize = 256;
 /// A browser has one; others were planted.
 const MOST_DEVICES: usize = 8;
 
+/// Why somebody is not signed in.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     #[error("the username or the password is wrong")]

@@ -50,6 +50,7 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whether the caller is an administrator.
     pub fn is_admin(&self) -> bool {
         self.user.role == Role::Admin
     }
@@ -67,6 +68,7 @@ pub enum Via {
     Token(TokenId),
 }
 
+/// Why a request is not let in.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// Nothing, or nothing valid, was presented.

@@ -37,6 +37,7 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// Flags, and the environment of this process.
     pub fn of_process(flags: Overrides) -> Self {
         let env: BTreeMap<_, _> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

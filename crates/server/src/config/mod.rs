@@ -73,6 +73,7 @@ pub enum Role {
 }
 
 impl Role {
+    /// As the setting has it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -81,10 +82,12 @@ impl Role {
         }
     }
 
+    /// Whether this process may lead.
     pub const fn coordinates(self) -> bool {
         matches!(self, Self::All | Self::Coordinator)
     }
 
+    /// Whether this process serves people.
     pub const fn answers(self) -> bool {
         matches!(self, Self::All | Self::Api)
     }
@@ -98,6 +101,7 @@ pub struct MetricsConfig {
     pub allow: Vec<ipnet::IpNet>,
 }
 
+/// Where the truth is kept.
 #[derive(Debug, Clone)]
 pub struct DatabaseConfig {
     /// PostgreSQL; `None` is SQLite in the data directory.
@@ -105,6 +109,7 @@ pub struct DatabaseConfig {
     pub max_connections: u32,
 }
 
+/// The bus between replicas.
 #[derive(Debug, Clone)]
 pub struct RedisConfig {
     /// `None` is a bus within this process.
@@ -112,6 +117,7 @@ pub struct RedisConfig {
     pub prefixes: codehub_store::bus::Prefixes,
 }
 
+/// How the leader works.
 #[derive(Debug, Clone)]
 pub struct CoordinatorConfig {
     pub idle_interval: Duration,
@@ -141,11 +147,13 @@ impl TtlConfig {
         TtlBounds { min: self.standby_min, max: self.standby_max }
     }
 
+    /// What a workspace may choose as the time until it is archived.
     pub fn archive_bounds(&self) -> TtlBounds {
         TtlBounds { min: self.archive_min, max: self.archive_max }
     }
 }
 
+/// When what nobody needs any more is deleted.
 #[derive(Debug, Clone)]
 pub struct GcConfig {
     pub policy: GcPolicy,
@@ -153,6 +161,7 @@ pub struct GcConfig {
 
 pub use codehub_domain::{activity::ActivityMode, ttl::TtlBounds};
 
+/// What counts as being in use.
 #[derive(Debug, Clone)]
 pub struct ActivityConfig {
     pub mode: ActivityMode,
@@ -163,11 +172,13 @@ pub struct ActivityConfig {
     pub max_hold: Duration,
 }
 
+/// How people are led into workspaces.
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
     pub wake_hold: Duration,
 }
 
+/// Where and as what workspaces run.
 #[derive(Debug, Clone)]
 pub struct RuntimeConfig {
     pub kind: RuntimeKind,
@@ -191,6 +202,7 @@ pub struct RuntimeConfig {
     pub stop_grace: Duration,
 }
 
+/// The kinds of places in which workspaces run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
     Process,
@@ -218,6 +230,7 @@ pub struct DockerSettings {
     pub dns: Vec<std::net::Ipv4Addr>,
 }
 
+/// Where archives are kept, and how they are made.
 #[derive(Debug, Clone)]
 pub struct ArchiveConfig {
     pub prefix: String,
@@ -227,6 +240,7 @@ pub struct ArchiveConfig {
     pub s3: Option<S3Settings>,
 }
 
+/// A bucket for archives.
 #[derive(Debug, Clone)]
 pub struct S3Settings {
     /// Empty: Amazon's.
@@ -240,6 +254,7 @@ pub struct S3Settings {
     pub allow_http: bool,
 }
 
+/// Sessions and the first administrator.
 #[derive(Debug, Clone)]
 pub struct AuthConfig {
     pub session_lifetime: Duration,
@@ -247,6 +262,7 @@ pub struct AuthConfig {
     pub admin_password: Option<Secret>,
 }
 
+/// What is logged, and how.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
     /// A level, or target=level pairs.
@@ -254,6 +270,7 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
+/// How a line of the log looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people on a terminal, JSON otherwise.
@@ -267,6 +284,7 @@ pub enum LogFormat {
 pub struct Secret(String);
 
 impl Secret {
+    /// Hides a text from logs and error messages.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

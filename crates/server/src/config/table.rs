@@ -13,6 +13,7 @@ const YEAR: u64 = 366 * DAY;
 /// A TTL or a bound of one, in seconds.
 const TTL: ValueKind = ValueKind::Seconds { min: 0, max: YEAR };
 
+/// Every setting there is, in the order of the documentation.
 pub static SETTINGS: &[Setting] = &[
     setting(
         "role",
@@ -538,6 +539,7 @@ pub static SETTINGS: &[Setting] = &[
 pub static NOT_OFFERED: &[(&str, &str)] =
     &[("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only")];
 
+/// The setting that a file calls `key`.
 pub fn by_key(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }

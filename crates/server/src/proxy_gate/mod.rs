@@ -38,6 +38,7 @@ pub struct AppGate {
 }
 
 impl AppGate {
+    /// Answers from `app`'s store; `ide` is what workspaces run.
     pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
         Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide, opened: Opened::default() }
     }

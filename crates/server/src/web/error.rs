@@ -27,6 +27,7 @@ pub enum WebError {
     Unavailable,
 }
 
+/// What handlers of pages return.
 pub type Result<T> = std::result::Result<T, WebError>;
 
 impl WebError {
@@ -42,6 +43,7 @@ impl WebError {
         Self::Unavailable,
     ];
 
+    /// The status of the page that says so.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,

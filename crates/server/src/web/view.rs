@@ -42,6 +42,7 @@ pub struct PageContext {
 }
 
 impl PageContext {
+    /// For somebody who is not signed in.
     pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
         let lang = Lang::of(headers);
         let theme = Theme::chosen(headers);
@@ -83,6 +84,7 @@ pub struct Me {
 }
 
 impl Me {
+    /// Who is signed in.
     pub fn user(&self) -> &User {
         &self.identity.user
     }

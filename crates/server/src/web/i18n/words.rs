@@ -8,6 +8,7 @@ pub use codehub_proxy::appearance::bytes;
 use super::Lang;
 use crate::auth::guessing::Counted;
 
+/// A phase in a word.
 pub fn phase(lang: Lang, phase: Phase) -> &'static str {
     use Lang::{En, Ko};
     match (phase, lang) {
@@ -47,6 +48,7 @@ pub fn phase_meaning(lang: Lang, phase: Phase) -> &'static str {
     }
 }
 
+/// An operation while it is under way.
 pub fn operation(lang: Lang, operation: Operation) -> &'static str {
     use Lang::{En, Ko};
     match (operation, lang) {
@@ -97,6 +99,7 @@ pub fn waits_for(lang: Lang, waiting: Waiting) -> &'static str {
     }
 }
 
+/// A desired state as a choice.
 pub fn desired(lang: Lang, desired: Desired) -> &'static str {
     use Lang::{En, Ko};
     match (desired, lang) {
@@ -111,6 +114,7 @@ pub fn desired(lang: Lang, desired: Desired) -> &'static str {
     }
 }
 
+/// A role in a word.
 pub fn role(lang: Lang, role: Role) -> &'static str {
     match (role, lang) {
         (Role::User, Lang::En) => "User",
@@ -219,6 +223,7 @@ pub fn total(lang: Lang, count: Option<u64>) -> String {
     }
 }
 
+/// How often something has failed.
 pub fn failed_times(lang: Lang, count: u32) -> String {
     match lang {
         Lang::En if count == 1 => "failed once".into(),
@@ -259,6 +264,7 @@ pub fn activity(lang: Lang, kind: &str) -> &'static str {
     }
 }
 
+/// What an empty field for a time means.
 pub fn default_ttl(lang: Lang, seconds: u32) -> String {
     match (lang, seconds) {
         (Lang::En, 0) => "Default: never".into(),
@@ -304,6 +310,7 @@ pub fn mode(lang: Lang, mode: ActivityMode) -> &'static str {
     }
 }
 
+/// What choosing nothing means.
 pub fn default_mode(lang: Lang, default: ActivityMode) -> String {
     match lang {
         Lang::En => format!("Default: {}", mode(lang, default)),
@@ -320,6 +327,7 @@ pub fn images(lang: Lang, allowed: &[String]) -> String {
     }
 }
 
+/// The name that a copy of a workspace is offered.
 pub fn copy_of(lang: Lang, name: &str) -> String {
     match lang {
         Lang::En => format!("Copy of {name}"),
