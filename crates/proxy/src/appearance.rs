@@ -128,16 +128,16 @@ impl Theme {
 
 /// The first cookie of that name.
 pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    cookies(headers, name).next()
+}
+
+/// All cookies of that name. One strange byte in another cookie hides none of them.
+pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|b| *b == b';'));
-    for pair in pairs {
-        let Some((key, value)) = str::from_utf8(pair).ok().and_then(|pair| pair.split_once('=')) else {
-            continue;
-        };
-        if key.trim() == name {
-            return Some(value.trim());
-        }
-    }
-    None
+    pairs.filter_map(move |pair| {
+        let (key, value) = str::from_utf8(pair).ok()?.split_once('=')?;
+        (key.trim() == name).then(|| value.trim())
+    })
 }
 
 /// The mark: two brackets around a hub.

@@ -140,6 +140,8 @@ pub trait Gate: Send + Sync + 'static {
     async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
+    /// Somebody who may has opened the workspace, with these headers and from this address. Returns at once.
+    fn opened(&self, _id: WorkspaceId, _headers: &http::HeaderMap, _address: std::net::IpAddr) {}
     /// `None` where it is not known; never worth failing a page for.
     async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts>;
     /// What the store announces from now on; a reader that falls behind is told so.

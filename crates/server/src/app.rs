@@ -31,6 +31,7 @@ pub struct App {
 }
 
 impl App {
+    /// The application over what the composition root chose.
     pub fn new(config: Config, backends: Backends) -> Self {
         Self {
             activity: Activity::new(config.activity.mode),
@@ -56,10 +57,12 @@ impl App {
         !self.backends.instances.isolates_users() && !self.config.runtime.unsandboxed_users
     }
 
+    /// The truth.
     pub fn store(&self) -> &dyn Store {
         &*self.backends.store
     }
 
+    /// News between replicas.
     pub fn bus(&self) -> &dyn Bus {
         &*self.backends.bus
     }

@@ -38,11 +38,13 @@ pub struct Setup {
     pub data: TempDir,
     pub port: u16,
     env: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 impl Setup {
     pub fn new() -> Self {
-        let setup = Self { data: TempDir::new().unwrap(), port: free_port(), env: Vec::new() };
+        let setup =
+            Self { data: TempDir::new().unwrap(), port: free_port(), env: Vec::new(), open_files: None };
         setup
             .env("CODEHUB_ADMIN_USERNAME", ADMIN)
             .env("CODEHUB_ADMIN_PASSWORD", PASSWORD)
@@ -59,6 +61,12 @@ impl Setup {
         self
     }
 
+    /// With so many open files at most.
+    pub fn open_files(mut self, files: u32) -> Self {
+        self.open_files = Some(files);
+        self
+    }
+
     /// As if it had never been set.
     pub fn without(mut self, name: &str) -> Self {
         self.env.retain(|(known, _)| known != name);
@@ -72,7 +80,15 @@ impl Setup {
 
     /// The command, with nothing of the caller's environment but what it needs to run.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codehub"));
+        let program = env!("CARGO_BIN_EXE_codehub");
+        let mut command = match self.open_files {
+            None => Command::new(program),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\""), program]);
+                shell
+            }
+        };
         command
             .args(arguments)
             .env_clear()

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use codehub_domain::{ArchiveKey, VolumeKey, WorkspaceId};
+use codehub_domain::{ArchiveKey, ArchiveRecord, VolumeKey, WorkspaceId};
 
 use codehub_archive::{
-    ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, ListedObject, ObjectArchives,
+    ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream, ListedObject, ObjectArchives,
 };
 
-use super::{Archives, ListedArchive, Result};
+use super::{Archives, ListedArchive, Result, record};
 use crate::homes::{HomeTransfer, Packing, Transfer, Unpacking};
 
 /// An upload is given up for dead when nothing came after it for so long.
@@ -43,9 +43,6 @@ impl Archives for StoredArchives {
 
     async fn put(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta> {
         let (name, progress) = (key.to_string(), &transfer.progress);
-        if let Some(meta) = self.objects.finished(&name, progress, &transfer.cancel).await? {
-            return Ok(meta);
-        }
         // Whoever drops this also ends what reads the home on a thread of its own.
         let stop = transfer.cancel.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
@@ -81,6 +78,10 @@ impl Archives for StoredArchives {
         self.objects.head(&key.to_string()).await
     }
 
+    async fn describe(&self, key: &ArchiveKey) -> Result<Option<Expected>> {
+        self.objects.describe(&key.to_string()).await
+    }
+
     async fn list(&self) -> Result<Vec<ListedArchive>> {
         Ok(ours(self.objects.list().await?))
     }
@@ -91,20 +92,20 @@ impl Archives for StoredArchives {
 
     async fn files(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         dir: &[u8],
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Option<FilePage>> {
-        self.objects.files(&key.to_string(), dir, after, limit).await
+        self.objects.files(&archive.key.to_string(), &record::expected(archive), dir, after, limit).await
     }
 
     async fn file(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         path: &[u8],
     ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
-        self.objects.file(&key.to_string(), path).await
+        self.objects.file(&archive.key.to_string(), &record::expected(archive), path).await
     }
 
     async fn delete(&self, key: &ArchiveKey) -> Result<()> {

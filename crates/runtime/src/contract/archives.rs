@@ -31,9 +31,12 @@ pub(crate) async fn a_finished_archive_is_never_written_again(harness: &Harness)
     harness.world.write(&volume, "first").await;
     let before = harness.world.read(&volume).await;
     let (key, archives) = (archive_of(&volume), &harness.archives);
-    archives.put(&key, &volume, &Transfer::default()).await.unwrap();
+    let stored = archives.put(&key, &volume, &Transfer::default()).await.unwrap();
+    let again = archives.put(&key, &volume, &Transfer::default()).await.unwrap();
+    assert_eq!(again.expected(), stored.expected(), "it finds its own work");
     harness.world.write(&volume, "later").await;
-    archives.put(&key, &volume, &Transfer::default()).await.unwrap();
+    let error = archives.put(&key, &volume, &Transfer::default()).await.unwrap_err();
+    assert!(error.is_corrupted(), "not taken for what it is not: {error}");
     let target = next(&volume);
     harness.volumes.create(&target, 0).await.unwrap();
     archives.fetch(&key, &target, &Transfer::default()).await.unwrap();

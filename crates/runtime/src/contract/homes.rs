@@ -34,6 +34,7 @@ async fn unpack(
         uncompressed: summary.uncompressed,
         entries: summary.entries,
         skipped: summary.skipped,
+        index_sha256: Some(summary.index_sha256.clone()),
         created_at: codehub_domain::Timestamp::UNIX_EPOCH,
     };
     let Unpacking { read, beside } = homes.unpack(volume, &meta, &transfer).await?;

@@ -171,6 +171,7 @@ fn receive(
         uncompressed: said.uncompressed,
         entries: said.entries,
         skipped: said.skipped,
+        index_sha256: said.index_sha256,
     })
 }
 

@@ -7,6 +7,6 @@ mod contract_tests;
 mod gate;
 mod world;
 
-pub use backends::FakeBackends;
+pub use backends::{FakeBackends, recorded};
 pub use gate::Gate;
 pub use world::{Faults, Mutation, World, short};

@@ -81,10 +81,12 @@ pub struct Wrong {
 }
 
 impl Problem {
+    /// This problem, of that field.
     pub const fn of(self, field: &'static str) -> Wrong {
         Wrong { field, problem: self }
     }
 
+    /// The sentence beside the field.
     pub fn text(self, lang: Lang) -> String {
         use Lang::{En, Ko};
         match (self, lang) {

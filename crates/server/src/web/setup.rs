@@ -19,6 +19,7 @@ use super::{
     view::{Form, PageContext, Query, Visitor, see_other, see_other_saying},
 };
 use crate::{
+    api::extract::Acting,
     app::App,
     auth::{
         first_run::{self, SetupError},
@@ -60,6 +61,7 @@ struct SetupForm {
 async fn complete(
     State(app): State<Arc<App>>,
     Visitor(view): Visitor,
+    Acting(by): Acting,
     headers: HeaderMap,
     Form(form): Form<SetupForm>,
 ) -> Result<Response> {
@@ -69,9 +71,9 @@ async fn complete(
         let page = page(&app, &view, &form.token, username, &wrong, false);
         return Ok(page.respond_with(&view, StatusCode::BAD_REQUEST));
     }
-    match first_run::complete(&app, form.token.trim(), username, &form.password).await {
+    match first_run::complete(&app, &by, form.token.trim(), username, &form.password).await {
         Ok(user) => {
-            let session = login::open_session(&app, user).await?;
+            let session = login::open_session(&app, &by, user).await?;
             let welcome = see_other_saying(&app, "/workspaces/new", Plain::Welcome);
             let mut response = with_session(&app, welcome, &session);
             planted::evict_once(&app, &headers, false, response.headers_mut()).await?;
