@@ -159,8 +159,8 @@ export class Terminals {
       },
       onauxclick: (event) => event.button === 1 && this.close(id),
     }, icon("terminal"), h("span", { class: "tab-label" }, view.name),
-      h("button", {
-        type: "button", class: "icon-button tab-close", tabindex: "-1", "aria-label": t("closeTerminal", { name: view.name }), "data-testid": "term-close",
+      h("span", {
+        class: "icon-button tab-close", "aria-hidden": "true", title: t("closeTerminal", { name: view.name }), "data-testid": "term-close",
         onclick: (event) => {
           event.stopPropagation();
           this.close(id);
