@@ -8,6 +8,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+from codehub import wait_for
 from gallery import home as home_of
 from ide import Ide
 
@@ -258,3 +259,61 @@ def test_editing_conveniences(server, tab):
     page.keyboard.type("usual text")
     page.keyboard.press("Enter")
     assert page.evaluate(size) == 13
+
+
+def test_terminal_links_search_menu_and_ctrl_w(server, tab):
+    workspace = server.api.create("terminal comforts")
+    home = home_of(server, workspace)
+    (home / "app" / "src").mkdir(parents=True)
+    (home / "app" / "src" / "main.rs").write_text("fn main() {\n    oops\n}\n")
+    page = tab(server)
+    ide = Ide(page).open(workspace)
+    ide.run("cd app && clear && echo 'error: src/main.rs:2:5: no' && seq 1 300 && echo see https://example.com/page.")
+    ide.sees("see https://example.com/page.")
+
+    # What scrolled away is found.
+    ide.press("Control+Shift+F")
+    page.get_by_test_id("term-find-input").locator("visible=true").fill("main.rs")
+    count = page.get_by_test_id("term-find-count").locator("visible=true")
+    expect(count).to_have_text("1 of 1")
+    line = page.locator(".row-line", has_text="error: src/main.rs:2:5: no").locator("visible=true").last
+    expect(line).to_be_visible()
+
+    # Ctrl+click opens the place that is named, relative to where the shell is.
+    def at(row, text):
+        box = row.bounding_box()
+        width = page.locator(".term-ruler").first.evaluate("ruler => ruler.getBoundingClientRect().width / 50")
+        return box["x"] + width * (row.inner_text().index(text) + 2), box["y"] + box["height"] / 2
+
+    page.keyboard.down("Control")
+    page.mouse.click(*at(line, "src/main.rs"))
+    page.keyboard.up("Control")
+    expect(page.get_by_test_id("open-path")).to_have_text("app/src/main.rs")
+    expect(page.get_by_test_id("position")).to_have_text("Ln 2, Col 5")
+
+    # The menu offers what is under the mouse.
+    ide.press("Control+l")
+    ide.run("echo to https://example.com/page.")
+    line = page.locator(".row-line", has_text=re.compile(r"^to https://example\.com/page\.")).locator("visible=true").last
+    expect(line).to_be_visible()
+    page.mouse.click(*at(line, "https"), button="right")
+    expect(page.get_by_test_id("term-menu-open")).to_have_text("Open https://example.com/page")
+    page.keyboard.press("Escape")
+
+    # Ctrl+W in a terminal asks before the tab is closed; closing it otherwise does not.
+    asked = []
+
+    def answer(dialog):
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", answer)
+    ide.keys.focus()
+    page.keyboard.down("Control")
+    page.close(run_before_unload=True)
+    wait_for(lambda: page.wait_for_timeout(50) or asked, "the question")
+    assert asked == ["beforeunload"] and not page.is_closed()
+    page.keyboard.up("Control")
+    with page.expect_event("close"):
+        page.close(run_before_unload=True)
+    assert len(asked) == 1

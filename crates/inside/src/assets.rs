@@ -91,6 +91,8 @@ assets! {
     "term-draw.js" => JS,
     "term-keys.js" => JS,
     "term-mouse.js" => JS,
+    "term-find.js" => JS,
+    "term-links.js" => JS,
 }
 
 pub(crate) async fn index(headers: HeaderMap) -> Response {

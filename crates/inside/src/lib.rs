@@ -191,6 +191,7 @@ fn router(home: Home, shared: Shared, options: &Options) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/assets/{name}", get(assets::asset))
         .route("/api/info", get(async || Json(info)))
+        .route("/api/terminal", get(socket::terminal))
         .route("/ws", get(socket::upgrade))
         .with_state(shared)
         .merge(files::router(files.clone()))

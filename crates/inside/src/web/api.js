@@ -35,6 +35,7 @@ const at = (name, path) => `api/${name}?path=${path}`;
 
 export const info = async () => (await request("GET", "api/info")).json();
 export const list = async (path) => (await request("GET", at("tree", path))).json();
+export const terminal = async (id) => (await request("GET", `api/terminal?id=${id}`)).json();
 export const stat = async (path) => (await request("GET", at("stat", path))).json();
 export const mkdir = (path) => request("POST", at("mkdir", path));
 export const rename = (path, to) => request("POST", `${at("rename", path)}&to=${to}`);

@@ -25,7 +25,7 @@ document.documentElement.lang = language;
 dress(document.body);
 
 const socket = new Socket();
-const terminals = new Terminals(socket);
+const terminals = new Terminals(socket, { open: (...place) => editor.openAt(...place) });
 const layout = new Layout({ terminalShown: () => terminals.shown() });
 const editor = new Editor({
   watch,
@@ -212,6 +212,7 @@ const commands = [
   { label: t("uploadFolder"), run: () => uploads.pick(tree.target(), true) },
   { label: t("closeThisFile"), when: () => editor.active, run: () => editor.close(editor.active) },
   { label: t("newTerminal"), run: () => { layout.toggleTerminal(true); terminals.open(true); } },
+  { label: t("termFind"), keys: t("termFindKeys", { keys: `${shift}F` }), run: () => { layout.toggleTerminal(true); terminals.find(); } },
   { label: t("toggleFilesCommand"), keys: `${mod}B`, key: "b", run: () => layout.toggleSidebar() },
   { label: t("toggleTerminalCommand"), keys: `${mod}J`, key: "j", run: () => toggleTerminal() },
 ];
@@ -238,6 +239,7 @@ function shortcut(event, inTerminal) {
   const goToLine = event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey && key === "g";
   if (goToLine && !inTerminal && hasText()) return () => palette.open(":");
   if (!command) return null;
+  if (inTerminal && key === "f" && event.shiftKey && !event.altKey) return () => terminals.find();
   if (key === "`" && !event.shiftKey && !event.altKey) return toggleTerminal;
   if (key === "j" && isMac && !event.shiftKey && !event.altKey) return toggleTerminal;
   const name = `${event.altKey ? "alt+" : ""}${event.shiftKey ? "shift+" : ""}${event.altKey ? event.code.replace("Key", "").toLowerCase() : key}`;
@@ -266,6 +268,8 @@ api.info().then(({ name, dashboard }) => {
   }
 }, () => { /* a name is not worth a complaint */ });
 await tree.reload("");
+// For whoever measures how long opening takes.
+performance.mark("codehub-ready");
 await editor.restore();
 git.look();
 if (narrow.matches && !editor.active) layout.view("files");

@@ -4,6 +4,8 @@ import { pairLines } from "./diff.js";
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
 
+/// More rows are not drawn: nobody reads them, and the browser stalls.
+const MOST_ROWS = 5000;
 /// Lines shown around a change.
 const AROUND = 3;
 
@@ -15,6 +17,10 @@ export function comparison(before, after, { labels = [t("versionOnDisk"), t("ver
   const near = rows.map((_, n) => changed.slice(Math.max(0, n - AROUND), n + AROUND + 1).some(Boolean));
   const body = h("div", { class: "compare-lines" });
   for (let n = 0; n < rows.length;) {
+    if (body.childElementCount > MOST_ROWS) {
+      body.append(h("div", { class: "compare-gap" }, t("compareMore")));
+      break;
+    }
     if (!near[n]) {
       const from = n;
       while (n < rows.length && !near[n]) n++;
@@ -24,7 +30,7 @@ export function comparison(before, after, { labels = [t("versionOnDisk"), t("ver
     if (inline && !rows[n][2]) {
       const from = n;
       while (n < rows.length && !rows[n][2]) n++;
-      const run = rows.slice(from, n);
+      const run = rows.slice(from, Math.min(n, from + MOST_ROWS));
       body.append(...run.filter(([a]) => a !== null).map(([a]) => cell(left, a, "removed")), ...run.filter(([, b]) => b !== null).map(([, b]) => cell(right, b, "added")));
       continue;
     }
@@ -58,5 +64,5 @@ function sideBySide(pairs) {
 function cell(lines, at, kind) {
   if (at === null) return h("div", { class: "compare-line missing" });
   return h("div", { class: `compare-line ${kind}`, "data-testid": kind ? `compare-${kind}` : null },
-    h("span", { class: "compare-number", "aria-hidden": "true" }, String(at + 1)), kind ? h("span", { class: "sr-only" }, t(kind === "removed" ? "lineRemoved" : "lineAdded")) : null, h("span", { class: "compare-text" }, lines[at] || " "));
+    h("span", { class: "compare-number", "aria-hidden": "true" }, String(at + 1)), h({ added: "ins", removed: "del" }[kind] ?? "span", { class: "compare-text" }, lines[at] || " "));
 }
