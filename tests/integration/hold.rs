@@ -1,5 +1,6 @@
 //! `codehub hold`: a client on the command line, and a lease that outlives the server's process.
 
+use codehub_testing::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{Server, Setup};
@@ -46,4 +47,36 @@ async fn a_command_is_run_under_a_lease() {
         let text = String::from_utf8_lossy(&ran.stderr).into_owned();
         assert!(!ran.status.success() && text.contains(why), "{text}");
     }
+}
+
+/// From where it is meant for: a workspace's own terminal, in a sandbox with a network of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_takes_a_lease_from_inside_its_sandbox() {
+    let script = "exec >~/said 2>&1; until [ -e ~/token ]; do sleep 0.05; done; export CODEHUB_TOKEN=$(cat ~/token); \
+                  codehub hold 30m --reason direct; CODEHUB_URL=http://localhost:1/ codehub hold 30m --reason around; \
+                  touch ~/held; exec sleep 600";
+    let command = format!("sh -c '{script}' sh {{socket}}");
+    let setup = Setup::new().env("IDE_COMMAND", &command).env("PROCESS_SANDBOX", "auto");
+    let server = setup.start().await;
+    let system = server.get("/system").await;
+    let own = system["safeguards"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|it| it["name"] == "network" && it["state"] == "good");
+    if !own {
+        return codehub_testing::skip("no bwrap and pasta");
+    }
+    let (status, made) =
+        server.post("/workspaces", json!({ "name": "inside", "desired_state": "RUNNING" })).await;
+    assert_eq!(status, 201, "{made}");
+    let id = made["id"].as_str().unwrap();
+    eventually("its home is there", async || !server.volumes(id).is_empty()).await;
+    let home = server.home(id);
+    std::fs::write(home.join("token"), &server.token).unwrap();
+    eventually("it has taken them", async || home.join("held").exists()).await;
+    let said = std::fs::read_to_string(home.join("said")).unwrap();
+    let reasons: Vec<Value> = leases(&server, id).await.iter().map(|it| it["reason"].clone()).collect();
+    assert_eq!(reasons.len(), 2, "{said}");
+    assert!(reasons.contains(&json!("direct")) && reasons.contains(&json!("around")), "{reasons:?}: {said}");
 }

@@ -12,5 +12,6 @@ mod homes;
 mod life;
 mod replicas;
 mod simulation;
+mod slow;
 mod support;
 mod trouble;

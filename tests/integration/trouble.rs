@@ -2,6 +2,8 @@
 
 use std::{net::TcpListener, os::unix::fs::PermissionsExt, process::Output};
 
+use serde_json::json;
+
 use crate::support::Setup;
 
 fn said(output: &Output) -> String {
@@ -133,4 +135,22 @@ async fn a_full_disk_is_said_and_loses_nothing() {
     let (status, body) = server.post(&format!("/workspaces/{id}/archive"), serde_json::json!({})).await;
     assert_eq!(status, 202, "{body}");
     server.until_phase(&id, "ARCHIVED").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_user_without_a_sandbox() {
+    let server = Setup::new().without("PROCESS_UNSANDBOXED_USERS").start().await;
+    let ann = json!({ "username": "ann", "password": "correct horse" });
+    let (status, answer) = server.post("/users", ann.clone()).await;
+    assert_eq!((status.as_u16(), &answer["error"]["code"]), (409, &json!("INVALID_STATE")));
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("bubblewrap") && message.contains("PROCESS_UNSANDBOXED_USERS=many"),
+        "{message}"
+    );
+    let system = server.get("/system").await;
+    let sandbox = system["safeguards"].as_array().unwrap().iter().find(|it| it["name"] == "sandbox").unwrap();
+    assert!(sandbox["text"].as_str().unwrap().contains("A second user is refused"), "{sandbox}");
+    let (status, _) = Setup::new().start().await.post("/users", ann).await;
+    assert_eq!(status, 201, "where it was allowed");
 }

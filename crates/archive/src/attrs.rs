@@ -77,7 +77,33 @@ fn growing(
     }
 }
 
+/// Whose the home was when it was archived, and whose it is now: user and group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owners {
+    pub(super) archived: (u32, u32),
+    pub(super) restored: (u32, u32),
+}
+
 impl Attrs {
+    /// As root may set it. Root could make programs that give whoever runs them the rights of another user, so it
+    /// does not: no setuid or setgid on files, no capabilities. What was the home's owner's is the new home's
+    /// owner's, so that a home from a container can be used by local processes; everything else stays whose it was.
+    pub(super) fn for_root(mut self, directory: bool, owners: Option<Owners>) -> Self {
+        if !directory {
+            self.mode &= !0o6000;
+        }
+        self.xattrs.retain(|xattr| xattr.name != b"security.capability");
+        if let Some(Owners { archived, restored }) = owners {
+            if self.uid == archived.0 {
+                self.uid = restored.0;
+            }
+            if self.gid == archived.1 {
+                self.gid = restored.1;
+            }
+        }
+        self
+    }
+
     /// Sets everything on an open file or directory; the owner only if `chown`.
     ///
     /// The order is the kernel's: a change of owner clears setuid and

@@ -59,6 +59,11 @@ impl SafePath {
         Ok(Self(names))
     }
 
+    /// Whether it is the target itself.
+    pub(super) fn is_home(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Directory and name; `None` for the target itself.
     pub(super) fn split(&self) -> Option<(&[CString], &CString)> {
         self.0.split_last().map(|(name, dir)| (dir, name))
@@ -91,6 +96,13 @@ pub(super) struct ConfinedTarget {
 }
 
 impl ConfinedTarget {
+    /// Whose the target is: user and group.
+    pub(super) fn owner(&self) -> Result<(u32, u32)> {
+        let stat = fstat(self.root.as_fd());
+        let stat = stat.map_err(|e| ArchiveError::local("cannot look at the restore target", e))?;
+        Ok((stat.st_uid, stat.st_gid))
+    }
+
     /// Opens the target, which must be an empty directory.
     pub(super) fn open(target: &Path) -> Result<Self> {
         let local = |e| ArchiveError::local("cannot open the restore target", e);

@@ -26,7 +26,7 @@ use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
 
 use super::error::{ArchiveError, Result, caught, panicked};
-use super::hash::Hashed;
+use super::hash::{Hashed, hex, sha256};
 use super::manifest::{Index, MAGIC, Piece, Span};
 use super::restore_workers::lock;
 
@@ -58,6 +58,8 @@ struct Slot {
     input: Vec<u8>,
     filled: usize,
     output: Vec<u8>,
+    /// Of the output.
+    digest: [u8; 32],
     /// The part of the manifest this is, if it is one.
     piece: Option<Span>,
 }
@@ -135,16 +137,17 @@ impl Write for Frames {
 }
 
 /// Runs `produce` and compresses what it writes into `sink`. The stream is
-/// complete, and flushed, only when this succeeds.
+/// complete, and flushed, only when this succeeds. The last of what it returns
+/// is the digest of the index.
 pub(super) fn compress<W: Write, T: Send>(
     sink: W,
     options: PackOptions,
     produce: impl FnOnce(&mut Frames) -> Result<T> + Send,
-) -> Result<(T, Hashed<W>)> {
+) -> Result<(T, Hashed<W>, String)> {
     let workers = usize::try_from(options.workers.max(1)).unwrap_or(1);
     let (give_back, free) = channel();
     for _ in 0..workers + 2 {
-        let slot = Slot { input: Vec::new(), filled: 0, output: Vec::new(), piece: None };
+        let slot = Slot { input: Vec::new(), filled: 0, output: Vec::new(), digest: [0; 32], piece: None };
         give_back.send(slot).map_err(|_| writing(io::ErrorKind::BrokenPipe.into()))?;
     }
     let (tasks, waiting) = sync_channel::<Numbered>(workers + 2);
@@ -172,9 +175,9 @@ pub(super) fn compress<W: Write, T: Send>(
         // A producer without a sink fails too; the sink's reason is why.
         let index = written?;
         let (produced, handed_over) = produced?;
-        index.write(&mut hashed, handed_over)?;
+        let digest = index.write(&mut hashed, handed_over)?;
         hashed.flush().map_err(writing)?;
-        Ok((produced, hashed))
+        Ok((produced, hashed, digest))
     })
 }
 
@@ -207,6 +210,7 @@ fn squeeze(level: i32, compressor: &mut Option<Compressor<'static>>, slot: &mut 
     slot.output.clear();
     slot.output.reserve(compress_bound(input.len()));
     compressor.compress_to_buffer(input, &mut slot.output)?;
+    slot.digest = sha256(&slot.output);
     Ok(())
 }
 
@@ -226,12 +230,14 @@ fn write_in_order<W: Write>(
             match slot.piece.take() {
                 None => {
                     index.frames.push((sink.size(), length(&slot.output)?));
+                    index.frame_digests.push(slot.digest);
                     sink.write_all(&slot.output).map_err(writing)?;
                 }
                 Some(span) => {
                     write_skippable(sink, &slot.output)?;
                     let len = length(&slot.output)?;
                     index.pieces.push((sink.size() - u64::from(len), len, span));
+                    index.piece_digests.push(slot.digest);
                 }
             }
             // The producer may have ended already.
@@ -249,7 +255,7 @@ struct Unwritten {
 }
 
 impl Unwritten {
-    fn write<W: Write>(self, sink: &mut Hashed<W>, handed_over: u64) -> Result<()> {
+    fn write<W: Write>(self, sink: &mut Hashed<W>, handed_over: u64) -> Result<String> {
         if self.written != handed_over {
             return Err(writing(io::Error::other("a frame got lost")));
         }
@@ -258,7 +264,8 @@ impl Unwritten {
         compressor.set_parameter(CParameter::ChecksumFlag(true)).map_err(compressing)?;
         let mut payload = compressor.compress(&self.index.encode()).map_err(compressing)?;
         payload.extend_from_slice(&Index::trailer(at));
-        write_skippable(sink, &payload)
+        write_skippable(sink, &payload)?;
+        Ok(hex(&sha256(&payload)))
     }
 }
 

@@ -42,7 +42,7 @@ pub use error::ArchiveError;
 pub use frames::PackOptions;
 pub use hash::hex;
 pub use manifest::{ArchivedFile, FileKind};
-pub use meta::ArchiveMeta;
+pub use meta::{ArchiveMeta, Expected};
 pub use objects::{
     DATA_NAME, FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, S3Config,
     Verify,

@@ -156,6 +156,9 @@ pub(super) struct Index {
     pub(super) frames: Vec<(u64, u32)>,
     /// Start, length and span of each piece of the manifest.
     pub(super) pieces: Vec<(u64, u32, Span)>,
+    /// SHA-256 of each frame and of each piece as they are stored, in order; none in archives from before they had them.
+    pub(super) frame_digests: Vec<[u8; 32]>,
+    pub(super) piece_digests: Vec<[u8; 32]>,
 }
 
 impl Index {
@@ -173,6 +176,9 @@ impl Index {
             put_bytes(&mut out, &span.first);
             put_bytes(&mut out, &span.last);
         }
+        for digest in self.frame_digests.iter().chain(&self.piece_digests) {
+            out.extend_from_slice(digest);
+        }
         out
     }
 
@@ -188,7 +194,16 @@ impl Index {
             let span = Span { first: take_bytes(bytes)?.to_vec(), last: take_bytes(bytes)?.to_vec() };
             index.pieces.push((start, len, span));
         }
-        if bytes.is_empty() { Ok(index) } else { Err(damaged()) }
+        if bytes.is_empty() {
+            return Ok(index);
+        }
+        let (digests, rest) = bytes.as_chunks::<32>();
+        if !rest.is_empty() || digests.len() != index.frames.len() + index.pieces.len() {
+            return Err(damaged());
+        }
+        let (frames, pieces) = digests.split_at(index.frames.len());
+        (index.frame_digests, index.piece_digests) = (frames.to_vec(), pieces.to_vec());
+        Ok(index)
     }
 
     /// Ends the object: where the index begins.

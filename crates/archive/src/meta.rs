@@ -33,11 +33,59 @@ pub struct ArchiveMeta {
     /// Sockets, devices and FIFOs left out.
     #[serde(default)]
     pub skipped: u64,
+    /// Of the index at the end of the stored bytes, lower-case hexadecimal; missing in what was archived
+    /// before it was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_sha256: Option<String>,
     /// The host's clock; for people, never for decisions.
     pub created_at: Timestamp,
 }
 
+/// What an archive must be, noted where whoever can write to the store of archives cannot: everything that the
+/// meta object says of its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub format: u32,
+    pub sha256: String,
+    pub size: u64,
+    pub uncompressed: u64,
+    pub entries: u64,
+    /// `None`: the archive has no index.
+    pub index_sha256: Option<String>,
+}
+
 impl ArchiveMeta {
+    /// What an archive with this meta object is.
+    #[must_use]
+    pub fn expected(&self) -> Expected {
+        Expected {
+            format: self.format,
+            sha256: self.sha256.clone(),
+            size: self.size,
+            uncompressed: self.uncompressed,
+            entries: self.entries,
+            index_sha256: self.index_sha256.clone(),
+        }
+    }
+
+    /// Whether this is the meta object of the archive that was expected under `key`. That the data is the meta
+    /// object's is seen when it is read.
+    ///
+    /// # Errors
+    /// It is another one's: [`ArchiveError::Corrupted`], which names both.
+    pub fn hold_against(&self, key: &str, expected: &Expected) -> Result<()> {
+        let mut found = self.expected();
+        if found.index_sha256.is_none() {
+            found.index_sha256.clone_from(&expected.index_sha256);
+        }
+        if found == *expected {
+            return Ok(());
+        }
+        let message =
+            format!("{key} is not the archive that was made there: expected {expected:?}, found {found:?}");
+        Err(ArchiveError::Corrupted { message })
+    }
+
     pub(super) fn new(summary: &PackSummary) -> Self {
         Self {
             format: FORMAT,
@@ -46,6 +94,7 @@ impl ArchiveMeta {
             uncompressed: summary.uncompressed,
             entries: summary.entries,
             skipped: summary.skipped,
+            index_sha256: Some(summary.index_sha256.clone()),
             created_at: Timestamp::now(),
         }
     }

@@ -41,6 +41,8 @@ pub struct PackSummary {
     pub entries: u64,
     /// Sockets, devices and FIFOs left out.
     pub skipped: u64,
+    /// Of the index at the end, lower-case hexadecimal.
+    pub index_sha256: String,
 }
 
 /// Writes the home at `root` to `sink`. Blocks; run it on a thread of its
@@ -52,22 +54,22 @@ pub fn pack(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<PackSummary> {
-    let (packed, stored) = compress(sink, options, |frames| {
+    let (packed, stored, index) = compress(sink, options, |frames| {
         let mut packer = Packer::new(frames, progress, cancel);
         gather(root, cancel, &mut |batch| packer.add(batch))?;
         packer.finish()
     })?;
     progress.finish();
-    Ok(packed.stored_as(stored))
+    Ok(packed.stored_as(stored, index))
 }
 
 /// Writes an archive that holds nothing: restoring it leaves the target as
 /// it is.
 pub(super) fn pack_nothing(sink: impl Write) -> Result<PackSummary> {
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    let (packed, stored) =
+    let (packed, stored, index) =
         compress(sink, PackOptions::default(), |frames| Packer::new(frames, &progress, &cancel).finish())?;
-    Ok(packed.stored_as(stored))
+    Ok(packed.stored_as(stored, index))
 }
 
 /// What archiving `root` will amount to, near enough for a progress bar.
@@ -116,13 +118,14 @@ struct Packed {
 }
 
 impl Packed {
-    fn stored_as<W>(self, stored: Hashed<W>) -> PackSummary {
+    fn stored_as<W>(self, stored: Hashed<W>, index_sha256: String) -> PackSummary {
         PackSummary {
             size: stored.size(),
             sha256: stored.sha256(),
             uncompressed: self.uncompressed,
             entries: self.entries,
             skipped: self.skipped,
+            index_sha256,
         }
     }
 }

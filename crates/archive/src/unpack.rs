@@ -7,7 +7,9 @@
 //! - content and metadata are as they were archived, and durable.
 //!
 //! On an error the target holds something unfinished and is to be thrown
-//! away. Owners are restored when running as root; otherwise everything
+//! away. Owners are restored when running as root, except that what was the
+//! home's owner's becomes the target's owner's, and that no program gets
+//! rights of its own (setuid, setgid, capabilities); otherwise everything
 //! belongs to whoever runs this.
 
 use std::ffi::CString;
@@ -20,7 +22,7 @@ use rustix::fs::syncfs;
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::attrs::Attrs;
+use super::attrs::{Attrs, Owners};
 use super::confined_target::{ConfinedTarget, SafePath};
 use super::error::{ArchiveError, Result, panicked};
 use super::progress::Progress;
@@ -80,6 +82,7 @@ pub(super) fn unpack_into(
     let (sender, receiver) = sync_channel(AHEAD);
     let (give_back, recycled) = sync_channel(AHEAD);
     let workers = target.workers();
+    let owner = target.owner()?;
     let (decoded, extracted) = std::thread::scope(|scope| {
         let decoder = scope.spawn(move || decode(reader, &sender, &recycled, limits.uncompressed));
         let closing = workers.closing();
@@ -87,7 +90,15 @@ pub(super) fn unpack_into(
             scope.spawn(|| workers.work());
         }
         let chunks = Chunks::new(receiver, give_back, progress.clone());
-        let unpacker = Unpacker { reader: Reader::new(chunks), target, workers: &workers, cancel, number: 0 };
+        let unpacker = Unpacker {
+            reader: Reader::new(chunks),
+            target,
+            workers: &workers,
+            cancel,
+            number: 0,
+            owner,
+            owners: None,
+        };
         let extracted = unpacker.run(limits.entries);
         drop(closing);
         (decoder.join(), extracted)
@@ -118,6 +129,10 @@ struct Unpacker<'a> {
     cancel: &'a CancellationToken,
     /// Of the entry at hand, from one.
     number: u64,
+    /// Whose the target is.
+    owner: (u32, u32),
+    /// Known once the home itself was read.
+    owners: Option<Owners>,
 }
 
 impl Unpacker<'_> {
@@ -155,7 +170,14 @@ impl Unpacker<'_> {
 
     fn restore(&mut self, entry: Entry) -> Result<()> {
         let path = SafePath::parse(&entry.path)?;
-        let Entry { kind, attrs, path: raw } = entry;
+        let Entry { kind, mut attrs, path: raw } = entry;
+        if self.workers.as_root {
+            let directory = matches!(kind, EntryKind::Directory);
+            if directory && path.is_home() {
+                self.owners = Some(Owners { archived: (attrs.uid, attrs.gid), restored: self.owner });
+            }
+            attrs = attrs.for_root(directory, self.owners);
+        }
         if let EntryKind::Directory = kind {
             return self.target.make_dir(&path, attrs);
         }

@@ -12,15 +12,18 @@ use codehub_domain::{
 use codehub_runtime::volumes::Scope;
 use codehub_store::GcClaim;
 
-use super::{Context, Ended};
+use super::{Context, Ended, adopt};
 
 /// Set by the collector when it braked, for doctor and dashboard.
 pub const BRAKE_SETTING: &str = "gc_brake";
 /// Set by an admin: the next cycle may pass the brake.
 pub const APPROVAL_SETTING: &str = "gc_approved";
 
-/// Collects once per `gc_interval` until this process no longer leads with `epoch`.
+/// Adopts what has no record ([`adopt`]), then collects once per `gc_interval` until this process no longer leads with `epoch`.
 pub async fn run(context: Context, epoch: Epoch) -> Ended {
+    if !adopt::until_done(&context, epoch).await {
+        return Ended::Fenced;
+    }
     loop {
         match cycle(&context, epoch).await {
             Ok(true) => {}

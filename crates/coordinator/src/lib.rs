@@ -12,6 +12,7 @@
 //! they had under way. Each has its own loop and its own error boundary ([`health`]), so none stops
 //! another: not by an error, and not by a panic.
 
+pub mod adopt;
 pub mod chance;
 pub mod controller;
 pub mod events;
@@ -21,7 +22,10 @@ pub mod leader;
 mod metric;
 pub mod ttl;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 
 use codehub_domain::{
     Epoch, Truth, Workspace,
@@ -110,6 +114,10 @@ pub struct Context {
     pub leading: watch::Sender<Option<Epoch>>,
     /// How the components do meanwhile.
     pub health: Health,
+    /// This process, as the audit trail names it.
+    pub replica: String,
+    /// The epoch in which this process has adopted what had no record ([`adopt`]).
+    pub adopted: Arc<AtomicI64>,
     /// The rules: [`decide::decide`], except where the simulation shows that it notices wrong ones.
     pub decide: fn(&Inputs<'_>) -> Decision,
 }
@@ -123,6 +131,8 @@ impl Context {
             chance: Arc::new(chance::Random),
             leading: watch::Sender::new(None),
             health: Health::default(),
+            replica: String::new(),
+            adopted: Arc::default(),
             decide: decide::decide,
         }
     }

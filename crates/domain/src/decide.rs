@@ -14,8 +14,8 @@ mod watch;
 pub use watch::{Watch, watch};
 
 use crate::{
-    ArchiveKey, Desired, ErrorReason, Failure, Generation, OpId, Operation, Phase, Status, Timestamp, Truth,
-    Workspace,
+    ArchiveKey, ArchiveRecord, Desired, ErrorReason, Failure, Generation, OpId, Operation, Phase, Status,
+    Timestamp, Truth, Workspace,
     condition::set,
     event::{Actor, Reason, Transition},
     judge,
@@ -29,10 +29,10 @@ use crate::{
 pub enum Outcome {
     /// It says it did it; the observation tells.
     Done,
-    /// Data and meta are stored under this key and verified.
+    /// Data and meta are stored and verified.
     Archived {
-        /// The archive that is complete now.
-        key: ArchiveKey,
+        /// The archive that is complete now, as it was packed here.
+        archive: ArchiveRecord,
     },
     /// The whole archive was unpacked, checked and made durable on this generation.
     Restored {
@@ -71,6 +71,8 @@ pub struct Decision {
     pub status: Status,
     /// What the history gains.
     pub transitions: Vec<Transition>,
+    /// What the key that has just become the home's is held against from now on: saved with the status.
+    pub archive: Option<ArchiveRecord>,
     /// What to do next; `None` while there is nothing to do, and then `why` says so.
     pub action: Option<Action>,
     /// Look and decide again at once: an operation ended, or the home moved, and more may follow.
@@ -142,11 +144,12 @@ struct Stepper<'a> {
     inputs: &'a Inputs<'a>,
     ws: Workspace,
     transitions: Vec<Transition>,
+    archive: Option<ArchiveRecord>,
 }
 
 impl<'a> Stepper<'a> {
     fn new(inputs: &'a Inputs<'a>) -> Self {
-        Self { inputs, ws: inputs.workspace.clone(), transitions: Vec::new() }
+        Self { inputs, ws: inputs.workspace.clone(), transitions: Vec::new(), archive: None }
     }
 
     /// Moves the truth to the copy an action has made, if it belongs to the operation under way: a
@@ -158,7 +161,8 @@ impl<'a> Stepper<'a> {
         let status = &mut self.ws.status;
         match outcome {
             Outcome::Done | Outcome::Failed(_) => false,
-            Outcome::Archived { key } => {
+            Outcome::Archived { archive } => {
+                let key = &archive.key;
                 let of_this_home = match status.operation {
                     Operation::CreateEmptyArchive => status.home.truth == Truth::None,
                     // Packed while something ran on it: that may be half of a home.
@@ -179,6 +183,7 @@ impl<'a> Stepper<'a> {
                 status.home.truth = Truth::Archive;
                 status.home.restore_marker = None;
                 set(&mut status.conditions.archive_ready, true, "Stored", key.to_string(), now);
+                self.archive = Some(archive.clone());
                 if status.operation == Operation::Archiving {
                     status.home.packed_from = Some(status.home.generation);
                     set(&mut status.conditions.volume_ready, false, "ArchiveIsTheHome", "", now);
@@ -467,7 +472,14 @@ impl<'a> Stepper<'a> {
             }
             set_phase(&mut self.ws.status, phase, self.inputs.now);
         }
-        Decision { status: self.ws.status, transitions: self.transitions, action: None, again: false, why }
+        Decision {
+            status: self.ws.status,
+            transitions: self.transitions,
+            archive: self.archive,
+            action: None,
+            again: false,
+            why,
+        }
     }
 
     fn note(&mut self, from: Phase, to: Phase, operation: Operation, reason: Reason) {

@@ -24,18 +24,22 @@ pub enum LabelError {
 }
 
 impl Labels {
+    /// The most labels of a workspace.
     pub const MOST: usize = 32;
     const LONGEST_KEY: usize = 63;
     const LONGEST_VALUE: usize = 255;
 
+    /// The value of a label; empty where it has none.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
+    /// Keys and values, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -113,6 +117,7 @@ pub struct LabelFilter {
 }
 
 impl LabelFilter {
+    /// Whether a workspace with these labels is on the list.
     pub fn matches(&self, labels: &Labels) -> bool {
         labels.get(&self.key).is_some_and(|value| self.value.as_deref().is_none_or(|wanted| wanted == value))
     }

@@ -8,6 +8,8 @@
 //! [`plan`] (what to do next) → [`decide`] (the whole step, with failures and deadlines).
 
 pub mod activity;
+pub mod archive_record;
+pub mod audit;
 pub mod change;
 pub mod condition;
 pub mod decide;
@@ -33,6 +35,7 @@ pub mod user;
 pub mod waiting;
 pub mod workspace;
 
+pub use archive_record::ArchiveRecord;
 pub use error::{ErrorReason, Failure};
 pub use home::{HomeCtx, Truth};
 pub use id::{

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+/// The most characters of a slug.
 pub const LONGEST: usize = 40;
 
 /// What a name is called where nothing of it can be written in a slug.

@@ -68,6 +68,8 @@ pub struct UserEdit {
     pub password_hash: Option<String>,
     /// A new password leaves the tokens as they are. Only somebody who changes their own may say so.
     pub keep_tokens: bool,
+    /// What the cookie of the browser hashes to that stays known to the user, for whoever changes their own password.
+    pub keep_device: Option<Vec<u8>>,
     pub role: Option<Role>,
     pub disabled: Option<bool>,
     /// `Some(None)` goes back to what the browser asks for.
@@ -76,6 +78,11 @@ pub struct UserEdit {
 }
 
 impl UserEdit {
+    /// Whether browsers stop being known to the user: with a new password, and when the account is disabled.
+    pub fn revokes_devices(&self) -> bool {
+        self.password_hash.is_some() || self.disabled == Some(true)
+    }
+
     /// The account afterwards, and whether its sessions end: they do with a new password, another role, or
     /// when it is disabled or enabled. Language and theme end nothing.
     pub fn applied_to(&self, before: &User) -> (User, bool) {

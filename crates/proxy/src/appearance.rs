@@ -7,7 +7,9 @@ use http::{
 };
 use maud::{Markup, html};
 
+/// The cookie with the code of the language that was picked.
 pub const LANG_COOKIE: &str = "lang";
+/// The cookie with the code of the theme that was picked.
 pub const THEME_COOKIE: &str = "theme";
 
 /// A language pages come in.
@@ -19,6 +21,7 @@ pub enum Lang {
 }
 
 impl Lang {
+    /// In the order in which they are offered.
     pub const ALL: [Self; 2] = [Self::En, Self::Ko];
 
     /// As HTML's `lang` and the cookie have it.
@@ -37,6 +40,7 @@ impl Lang {
         }
     }
 
+    /// The language with this [`code`](Self::code).
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lang| lang.code() == code)
     }
@@ -82,8 +86,10 @@ pub enum Theme {
 }
 
 impl Theme {
+    /// In the order in which they are offered.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
 
+    /// As the cookie has it.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -92,6 +98,7 @@ impl Theme {
         }
     }
 
+    /// The theme with this [`code`](Self::code).
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|theme| theme.code() == code)
     }
@@ -121,16 +128,16 @@ impl Theme {
 
 /// The first cookie of that name.
 pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    cookies(headers, name).next()
+}
+
+/// All cookies of that name. One strange byte in another cookie hides none of them.
+pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|b| *b == b';'));
-    for pair in pairs {
-        let Some((key, value)) = str::from_utf8(pair).ok().and_then(|pair| pair.split_once('=')) else {
-            continue;
-        };
-        if key.trim() == name {
-            return Some(value.trim());
-        }
-    }
-    None
+    pairs.filter_map(move |pair| {
+        let (key, value) = str::from_utf8(pair).ok()?.split_once('=')?;
+        (key.trim() == name).then(|| value.trim())
+    })
 }
 
 /// The mark: two brackets around a hub.

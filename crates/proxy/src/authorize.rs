@@ -15,9 +15,10 @@ use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    credential::TOKEN_PREFIX,
+    credential::{CookieNames, TOKEN_PREFIX},
     error::ProxyError,
     gate::{Caller, Credential, Gate, WorkspaceView},
+    origin,
     policy::cookies,
 };
 
@@ -42,6 +43,8 @@ struct CachedCaller {
 /// Remembers who a credential belongs to.
 pub struct Callers {
     gate: Arc<dyn Gate>,
+    /// What the session's cookie is called.
+    cookie: &'static str,
     known: RwLock<HashMap<Key, CachedCaller>>,
     /// Grows whenever something is forgotten: an answer asked for before that is not remembered.
     forgotten: AtomicU64,
@@ -60,10 +63,9 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The credential that identified this caller, out of the headers it came in.
-    pub fn of(headers: &HeaderMap, identified: Identified) -> Option<Self> {
+    fn of(headers: &HeaderMap, cookie: &str, identified: Identified) -> Option<Self> {
         let Caller { user, by_cookie, until } = identified.caller;
-        let secret = match cookies::session(headers) {
+        let secret = match cookies::session(headers, cookie) {
             cookies::Session::One(secret) if by_cookie => secret,
             _ => bearer(headers).filter(|_| !by_cookie)?,
         };
@@ -134,8 +136,20 @@ impl Identified {
 }
 
 impl Callers {
-    pub fn new(gate: Arc<dyn Gate>) -> Self {
-        Self { gate, known: RwLock::default(), forgotten: AtomicU64::new(0) }
+    /// Remembers nothing yet; asks `gate`. By https the session's cookie has another name.
+    pub fn new(gate: Arc<dyn Gate>, https: bool) -> Self {
+        let cookie = CookieNames::of(https).session;
+        Self { gate, cookie, known: RwLock::default(), forgotten: AtomicU64::new(0) }
+    }
+
+    /// The credential that identified this caller, out of the headers it came in.
+    pub fn pass(&self, headers: &HeaderMap, identified: Identified) -> Option<Pass> {
+        Pass::of(headers, self.cookie, identified)
+    }
+
+    /// The session among the cookies of a `Cookie` header.
+    pub(super) fn session_in<'c>(&self, cookie: Option<&'c [u8]>) -> cookies::Session<'c> {
+        cookies::session_in(cookie.into_iter(), self.cookie)
     }
 
     /// Who sent these headers. A token is explicit, so it wins over a cookie; a token that is not
@@ -145,7 +159,7 @@ impl Callers {
     /// Nobody valid, two sessions at once, or the store does not answer.
     pub async fn identify(&self, headers: &HeaderMap) -> Result<Identified, ProxyError> {
         let bearer = bearer(headers);
-        for credential in in_order(bearer, cookies::session(headers))? {
+        for credential in in_order(bearer, cookies::session(headers, self.cookie))? {
             if let Some(caller) = self.ask(credential).await? {
                 return Ok(Identified::new(caller, bearer));
             }
@@ -223,12 +237,14 @@ impl Callers {
         known.retain(|_, known| known.caller.is_none_or(|caller| caller.user != user));
     }
 
+    /// Forgets every answer, because some change may have been missed.
     pub fn forget_all(&self) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         self.forgotten.fetch_add(1, Ordering::AcqRel);
         known.clear();
     }
 
+    /// Forgets what is too old to be used, so that memory stays bounded.
     pub fn forget_expired(&self) {
         let now = Instant::now();
         self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| now < known.until);
@@ -290,20 +306,14 @@ pub fn owner_only(view: &WorkspaceView, caller: Caller) -> Result<(), ProxyError
 pub fn same_origin(
     headers: &HeaderMap,
     caller: Caller,
-    host: Option<&str>,
-    public_authority: &str,
+    base_url: &str,
+    asked: origin::Asked<'_>,
 ) -> Result<(), ProxyError> {
     if !caller.by_cookie {
         return Ok(());
     }
     let mut all = headers.get_all(header::ORIGIN).iter();
     let (Some(origin), None) = (all.next(), all.next()) else { return Err(ProxyError::ForeignOrigin) };
-    let authority = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")))
-        .ok_or(ProxyError::ForeignOrigin)?;
-    let ours = host.is_some_and(|host| host.eq_ignore_ascii_case(authority))
-        || public_authority.eq_ignore_ascii_case(authority);
+    let ours = origin.to_str().is_ok_and(|origin| origin::is_ours(origin, base_url, asked));
     if ours { Ok(()) } else { Err(ProxyError::ForeignOrigin) }
 }

@@ -20,6 +20,7 @@ pub enum Retry {
     Never,
 }
 
+/// Why a request is not answered by its workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     #[error("{0}")]
@@ -31,12 +32,27 @@ pub enum ProxyError {
     Method(http::Method),
     #[error("sign in first")]
     SignIn,
-    #[error("more than one session was sent")]
+    #[error(
+        "the request carries several session cookies; open this server's page in the browser, which removes them, and sign in again"
+    )]
     TwoSessions,
     #[error("this workspace belongs to somebody else")]
     NotYours,
     #[error("the page that opened this connection is not part of CodeHub")]
     ForeignOrigin,
+    /// By its own word, the request was sent by a page of another site that does not lead here but loads or frames it.
+    #[error("another site's page may link to a workspace, but neither load nor embed it")]
+    Embedded,
+    #[error(
+        "this server does not answer under this host name: use its own address (PUBLIC_BASE_URL); its operator can allow more names (HOSTS_ALLOWED), and a proxy in front must pass on Host, or send X-Forwarded-Host and be one of TRUSTED_PROXIES"
+    )]
+    Misdirected,
+    /// The client sent nothing of its body for too long.
+    #[error("the body of the request did not come in time")]
+    TooSlow,
+    /// All places are taken but those that are kept for others.
+    #[error("the server has no free places for people who are not signed in; try again in a moment")]
+    Busy,
     #[error("there is no such workspace")]
     NotFound,
     #[error("{0}")]
@@ -61,12 +77,15 @@ impl ProxyError {
     /// What it means that the body of a request cannot be read on.
     pub(crate) fn of_request_body(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
         let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let slow = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         match within.and_then(|error| error.downcast_ref::<Malformed>()) {
             Some(malformed) => Self::BadRequest(malformed.reason),
+            None if slow == Some(std::io::ErrorKind::TimedOut) => Self::TooSlow,
             None => Self::RequestBrokeOff,
         }
     }
 
+    /// Who is to blame: decides what is logged and counted.
     pub fn side(&self) -> Side {
         match self {
             Self::BadRequest(_)
@@ -76,12 +95,17 @@ impl ProxyError {
             | Self::TwoSessions
             | Self::NotYours
             | Self::ForeignOrigin
+            | Self::Embedded
+            | Self::Misdirected
+            | Self::TooSlow
+            | Self::Busy
             | Self::NotFound => Side::Client,
             Self::Store(_) => Side::Ourselves,
             Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => Side::Upstream,
         }
     }
 
+    /// Whether the same request may be sent once more.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Connect(_) | Self::NoUpstream => Retry::Unsent,
@@ -90,14 +114,17 @@ impl ProxyError {
         }
     }
 
+    /// The status that answers it.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) | Self::RequestBrokeOff => StatusCode::BAD_REQUEST,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::SignIn | Self::TwoSessions => StatusCode::UNAUTHORIZED,
-            Self::NotYours | Self::ForeignOrigin => StatusCode::FORBIDDEN,
+            Self::NotYours | Self::ForeignOrigin | Self::Embedded => StatusCode::FORBIDDEN,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
                 StatusCode::BAD_GATEWAY
             }
@@ -108,8 +135,12 @@ impl ProxyError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::BadRequest(_) | Self::RequestBrokeOff | Self::Method(_) => "INVALID_REQUEST",
-            Self::SignIn | Self::TwoSessions => "UNAUTHORIZED",
-            Self::NotYours | Self::ForeignOrigin => "FORBIDDEN",
+            Self::SignIn => "UNAUTHORIZED",
+            Self::TwoSessions => "SEVERAL_SESSIONS",
+            Self::NotYours | Self::ForeignOrigin | Self::Embedded => "FORBIDDEN",
+            Self::Misdirected => "MISDIRECTED",
+            Self::TooSlow => "REQUEST_TIMEOUT",
+            Self::Busy => "BUSY",
             Self::NotFound => "NOT_FOUND",
             Self::Store(_) | Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
                 "UPSTREAM_UNAVAILABLE"

@@ -69,6 +69,7 @@ pub struct WorkspaceView {
 }
 
 impl WorkspaceView {
+    /// A row of the store, reduced to what the proxy needs.
     pub fn new(workspace: &Workspace, ide: ProxyIde) -> Self {
         let status = &workspace.status;
         Self {
@@ -132,6 +133,7 @@ pub struct ArchiveFacts {
 #[error("{0}")]
 pub struct GateError(pub String);
 
+/// What the proxy asks of the rest of the server. Answers are remembered for seconds at most.
 #[async_trait]
 pub trait Gate: Send + Sync + 'static {
     /// `None`: not ours, or not valid any more.
@@ -146,6 +148,8 @@ pub trait Gate: Send + Sync + 'static {
     async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
+    /// Somebody who may has opened the workspace, with these headers and from this address. Returns at once.
+    fn opened(&self, _id: WorkspaceId, _headers: &http::HeaderMap, _address: std::net::IpAddr) {}
     /// `None` where it is not known; never worth failing a page for.
     async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts>;
     /// What the store announces from now on; a reader that falls behind is told so.

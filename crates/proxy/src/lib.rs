@@ -33,11 +33,15 @@ pub mod error;
 mod forward;
 pub mod front;
 pub mod gate;
+pub mod hosts;
 mod http1;
 pub mod idle;
 mod metrics;
+pub mod origin;
 mod own;
 mod pages;
+mod patience;
+pub mod planted;
 mod policy;
 pub mod polled_when_woken;
 pub mod request_id;
@@ -56,7 +60,7 @@ use error::{ProxyError, Side};
 use gate::{Gate, WorkspaceView};
 use metrics::{Metrics, Outcome};
 use pages::{
-    answers::{asleep, json, redirect, render, sign_in_address},
+    answers::{asleep, here, json, redirect, render, sign_in_address},
     text::Appearance,
 };
 use policy::{Cookies, Forwarded, Named, RequestHead, RequestPolicy, cookies, location::Mount};
@@ -73,11 +77,20 @@ const POOL_SWEEP: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// How long a navigation to a sleeping workspace is held before the loading page.
     pub wake_hold: Duration,
-    /// Host and port of the public base URL: an origin that is ours whatever `Host` says.
-    pub public_authority: String,
+    /// The public base URL, without a path: an origin that is ours whatever `Host` says.
+    pub base_url: String,
+    /// For which hosts requests are answered.
+    pub hosts: hosts::Hosts,
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// What the IDE's tabs do by themselves.
     pub rules: Arc<Rules>,
+}
+
+impl Settings {
+    /// Whether people reach the server by https.
+    pub fn https(&self) -> bool {
+        self.base_url.starts_with("https://")
+    }
 }
 
 /// Who is at the other end of a connection, as whoever accepts connections knows it.
@@ -108,6 +121,8 @@ struct Context {
     look: Appearance,
     host: Option<HeaderValue>,
     peer: Peer,
+    /// A person opens a page with several session cookies, and is helped out of that.
+    heals: bool,
     trusted: bool,
     version: Version,
     request_id: HeaderValue,
@@ -123,7 +138,7 @@ impl Context {
     fn joined_cookies(&self, headers: &HeaderMap) -> Option<Vec<u8>> {
         let apart =
             self.version == Version::HTTP_2 && headers.get_all(header::COOKIE).iter().nth(1).is_some();
-        apart.then(|| cookies::joined_without_session(headers))
+        apart.then(|| cookies::joined_without_ours(headers))
     }
 
     /// Notes that the workspace could not be reached.
@@ -150,7 +165,7 @@ impl Proxy {
     ) -> Arc<Self> {
         Arc::new(Self {
             routes: Arc::new(Routes::new(gate.clone(), activity.clone())),
-            callers: Arc::new(Callers::new(gate.clone())),
+            callers: Arc::new(Callers::new(gate.clone(), settings.https())),
             gate,
             settings,
             activity,
@@ -235,6 +250,7 @@ impl Proxy {
             look: if visit == Visit::Navigation { Appearance::of(headers) } else { Appearance::default() },
             host,
             trusted: client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies),
+            heals: visit == Visit::Navigation && planted::can_heal(request.method(), request.uri(), headers),
             peer,
             version: request.version(),
             request_id: request_id(headers),
@@ -250,23 +266,33 @@ impl Proxy {
     ) -> Result<Response<ProxyBody>, NotReady> {
         let (method, headers) = (request.method(), request.headers());
         policy::screen(method, request.uri(), context.version, headers)?;
+        if policy::is_embedded_elsewhere(method, headers) {
+            return Err(ProxyError::Embedded.into());
+        }
 
         let identified = self.callers.identify(headers).await?;
+        if let Some(arrival) = request.extensions().get::<front::Arrival>() {
+            arrival.place.signed_in();
+        }
         let (entry, view) = self.routes.find(context.id).await?;
         authorize::owner_only(&view, identified.caller)?;
         let upgrade = policy::wanted_upgrade(context.version, headers);
         // A page of another origin may neither connect nor write with the cookie.
         let writes = !method.is_safe() && headers.contains_key(header::ORIGIN);
         if upgrade.is_some() || writes {
-            let host = policy::effective_host(headers, context.trusted, context.host.as_ref());
-            let public = &self.settings.public_authority;
-            authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
+            self.same_origin(context, headers, identified)?;
         }
 
         if let Some(call) = own::Call::of(self, context, request, identified)? {
             return Ok(Box::pin(own::answer(self, &entry, call, identified)).await?);
         }
 
+        // What a page of the program loads is no opening of it.
+        if context.visit == Visit::Navigation || upgrade.is_some() {
+            let peer = context.peer.addr.ip();
+            let address = client::address(peer, request.headers(), &self.settings.trusted_proxies);
+            self.gate.opened(context.id, request.headers(), address);
+        }
         let view = match resolve::decide(&view, context.visit) {
             Answer::Forward => view,
             Answer::Wake | Answer::Wait(_) => {
@@ -277,6 +303,19 @@ impl Proxy {
             Answer::Gone => return Err(ProxyError::NotFound.into()),
         };
         Ok(self.forward(context, &entry, &view, request, identified, upgrade).await?)
+    }
+
+    /// # Errors
+    /// The page that sent this is not one of ours, and only a cookie spoke for the caller.
+    fn same_origin(
+        &self,
+        context: &Context,
+        headers: &HeaderMap,
+        identified: Identified,
+    ) -> Result<(), ProxyError> {
+        let host = context.host.as_ref().and_then(|host| host.to_str().ok());
+        let asked = origin::Asked::of(&self.settings.base_url, headers, host, context.trusted);
+        authorize::same_origin(headers, identified.caller, &self.settings.base_url, asked)
     }
 
     async fn forward(
@@ -295,7 +334,7 @@ impl Proxy {
         if let Some(cell) = cell.as_ref().filter(|_| upgrade.is_none()) {
             cell.record(ActivityKind::Http);
         }
-        let pass = upgrade.is_some().then(|| authorize::Pass::of(request.headers(), identified)).flatten();
+        let pass = upgrade.is_some().then(|| self.callers.pass(request.headers(), identified)).flatten();
         let client = pass.map(|pass| self.client(request.uri(), pass));
 
         let headers = request.headers();
@@ -380,6 +419,15 @@ impl Proxy {
             NotReady::Error(ProxyError::SignIn) if navigation => {
                 (Outcome::Redirected, redirect(StatusCode::SEE_OTHER, sign_in_address(uri)))
             }
+            NotReady::Error(ProxyError::TwoSessions) if navigation => {
+                let to = if context.heals { here(uri) } else { sign_in_address(uri) };
+                let mut response = redirect(StatusCode::SEE_OTHER, to);
+                if context.heals {
+                    let host = context.host.iter().map(|host| (header::HOST, host.clone())).collect();
+                    planted::heal(response.headers_mut(), &host, uri, self.settings.https());
+                }
+                (Outcome::Redirected, response)
+            }
             NotReady::Error(error) => {
                 let outcome = match (&error, error.side()) {
                     (ProxyError::NotFound, _) => Outcome::NotFound,
@@ -399,8 +447,8 @@ impl Proxy {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 if matches!(error, ProxyError::TwoSessions) {
-                    // Scripts of a workspace can plant a cookie below its path, and only there.
-                    cookies::remove_planted_session(response.headers_mut(), &route::base_path(context.id));
+                    let below = route::base_path(context.id);
+                    planted::expire_below(response.headers_mut(), &below, self.settings.https());
                 }
                 (outcome, response)
             }

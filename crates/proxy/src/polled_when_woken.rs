@@ -8,9 +8,11 @@ use std::task::{Context, Poll};
 
 use futures::stream::{FuturesUnordered, Stream as _};
 
+/// A future that is only polled after it was itself woken.
 pub struct PolledWhenWoken<F>(FuturesUnordered<F>);
 
 impl<F: Future> PolledWhenWoken<F> {
+    /// Polled at the first look, then when woken.
     pub fn new(future: F) -> Self {
         Self(FuturesUnordered::from_iter([future]))
     }

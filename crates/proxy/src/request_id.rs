@@ -10,6 +10,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+/// The header that carries a request's id, in both directions.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The client's own id where it is a sane one, so that logs on both sides can be put together.

@@ -109,6 +109,7 @@ impl Entry {
         self.freshness().upstream = None;
     }
 
+    /// Where it was reached last, if nothing has been heard against that.
     pub fn upstream_hint(&self) -> Option<Upstream> {
         self.freshness().upstream.clone()
     }
@@ -141,6 +142,7 @@ impl Fresh {
     }
 }
 
+/// Everything known of the workspaces that somebody asks for.
 pub struct Routes {
     gate: Arc<dyn Gate>,
     activity: Activity,
@@ -148,6 +150,7 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// Knows no workspace yet; asks `gate`, and tells `activity` who is in use.
     pub fn new(gate: Arc<dyn Gate>, activity: Activity) -> Self {
         Self { gate, activity, entries: RwLock::default() }
     }

@@ -14,6 +14,7 @@ pub mod archives;
 pub mod docker;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod forbidden;
 pub mod ide;
 mod metric;
 pub mod process;
@@ -106,7 +107,7 @@ pub struct LogQuery {
 /// Something that keeps instances apart from each other and everything else, and that can fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Safeguard {
-    /// `engine`, `firewall`.
+    /// `engine`, `firewall`; `sandbox`, `network`, `limits`.
     pub name: &'static str,
     /// Whether it works.
     pub state: SafeguardState,
@@ -159,6 +160,10 @@ pub trait Instances: Send + Sync + 'static {
     /// nothing is known about it.
     fn ide(&self) -> &str {
         ""
+    }
+    /// Whether what one user runs is kept from what is another's.
+    fn isolates_users(&self) -> bool {
+        true
     }
     /// What keeps instances apart, as it is now. Changes nothing; empty where nothing can be told.
     async fn safeguards(&self) -> Vec<Safeguard> {

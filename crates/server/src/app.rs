@@ -31,6 +31,7 @@ pub struct App {
 }
 
 impl App {
+    /// The application over what the composition root chose.
     pub fn new(config: Config, backends: Backends) -> Self {
         Self {
             activity: Activity::new(config.activity.mode),
@@ -51,10 +52,17 @@ impl App {
         self.activity.expiry(workspace, &self.config.ttl_policy())
     }
 
+    /// Whether a second user would have to be trusted with everything, and the operator has not said that they are.
+    pub fn is_for_one_user(&self) -> bool {
+        !self.backends.instances.isolates_users() && !self.config.runtime.unsandboxed_users
+    }
+
+    /// The truth.
     pub fn store(&self) -> &dyn Store {
         &*self.backends.store
     }
 
+    /// News between replicas.
     pub fn bus(&self) -> &dyn Bus {
         &*self.backends.bus
     }

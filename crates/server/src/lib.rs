@@ -10,6 +10,7 @@ pub mod app;
 mod archived_http;
 pub mod auth;
 pub mod backends;
+mod bodies;
 pub mod cli;
 pub mod config;
 pub mod passwords;

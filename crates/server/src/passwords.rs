@@ -15,6 +15,7 @@ const LANES: u32 = 1;
 /// At most this many at once, however many cores there are.
 const MOST_AT_ONCE: usize = 4;
 
+/// A password could not be hashed or checked, which says nothing about the password.
 #[derive(Debug, thiserror::Error)]
 #[error("the password cannot be hashed: {0}")]
 pub struct HashError(String);

@@ -8,8 +8,9 @@ mod home;
 use codehub_domain::{
     Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,
     activity::{Hold, SNOOZED},
+    audit::{AuditAction, AuditObject},
     desired::Refusal,
-    event::{Actor, Reason},
+    event::Reason,
     limits::{LimitHit, takes_a_place},
     observed::Seen,
     recovery::{Recovery, RecoveryRefusal, home_is_lost},
@@ -19,7 +20,10 @@ use codehub_store::{Ask, Asked, Created, Edit, NewHold, NewWorkspace, Recovered,
 
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::{
+    app::App,
+    auth::{Identity, act},
+};
 
 /// Why not.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +97,24 @@ pub async fn find(app: &App, user: &User, id: WorkspaceId, access: Access) -> Re
     Ok(workspace)
 }
 
+/// The same for somebody who is about to do this: that they may not is written down.
+///
+/// # Errors
+/// As [`find`].
+pub async fn find_to(
+    app: &App,
+    by: &Identity,
+    id: WorkspaceId,
+    access: Access,
+    action: AuditAction,
+) -> Result<Workspace, Denied> {
+    let found = find(app, &by.user, id, access).await;
+    if let Err(Denied::Forbidden(_)) = &found {
+        act::note_denied(app, &by.act, action, Some(AuditObject::workspace(id, ""))).await;
+    }
+    found
+}
+
 /// The rule behind [`find`].
 ///
 /// # Errors
@@ -116,11 +138,11 @@ pub fn permit(user: &User, workspace: &Workspace, access: Access) -> Result<(), 
 ///
 /// # Errors
 /// The limit is reached, or the archive is not to be had.
-pub async fn create(app: &App, user: &User, new: NewWorkspace, actor: Actor) -> Result<Workspace, Denied> {
+pub async fn create(app: &App, by: &Identity, new: NewWorkspace) -> Result<Workspace, Denied> {
     if let Some(key) = new.from_archive {
-        archives::source(app, user, key).await?;
+        archives::source(app, &by.user, key).await?;
     }
-    match app.store().workspace_create(new, app.config.limits, actor).await? {
+    match app.store().workspace_create(&by.act, new, app.config.limits, by.actor()).await? {
         Created::Created(workspace) => Ok(*workspace),
         Created::LimitReached(hit) => Err(Denied::Limit(hit)),
         Created::ArchiveGone => Err(archives::gone("from_archive")),
@@ -158,15 +180,15 @@ pub fn access_for_recovery(desired: Option<Desired>) -> Access {
 /// Busy, in ERROR, gone, over the limit, or a choice is missing without which nothing may be ended.
 pub async fn ask(
     app: &App,
+    by: &Identity,
     id: WorkspaceId,
     desired: Desired,
-    actor: Actor,
     reason: &Reason,
 ) -> Result<Workspace, Denied> {
-    match edit_and_ask(app, id, Edit::default(), desired, actor, reason).await {
+    match edit_and_ask(app, by, id, Edit::default(), desired, reason).await {
         // What still runs of one in ERROR takes a place, and whoever needs that place may end it.
         Err(Denied::NeedsRecovery) if desired == Desired::Standby && still_runs(app, id).await? => {
-            recover(app, id, Recovery::default(), Some(desired), actor).await
+            recover(app, by, id, Recovery::default(), Some(desired)).await
         }
         answer => answer,
     }
@@ -180,8 +202,8 @@ async fn still_runs(app: &App, id: WorkspaceId) -> Result<bool, Denied> {
 ///
 /// # Errors
 /// Gone meanwhile.
-pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, Denied> {
-    app.store().workspace_edit(id, edit).await?.ok_or(Denied::NotFound)
+pub async fn edit(app: &App, by: &Identity, id: WorkspaceId, edit: Edit) -> Result<Workspace, Denied> {
+    app.store().workspace_edit(&by.act, id, edit).await?.ok_or(Denied::NotFound)
 }
 
 /// Edits and asks at once: both, or nothing.
@@ -190,14 +212,14 @@ pub async fn edit(app: &App, id: WorkspaceId, edit: Edit) -> Result<Workspace, D
 /// As [`ask`].
 pub async fn edit_and_ask(
     app: &App,
+    by: &Identity,
     id: WorkspaceId,
     edit: Edit,
     desired: Desired,
-    actor: Actor,
     reason: &Reason,
 ) -> Result<Workspace, Denied> {
-    let ask = Ask { desired, edit, limits: app.config.limits, actor, reason };
-    match app.store().workspace_edit_and_ask(id, ask).await? {
+    let ask = Ask { desired, edit, limits: app.config.limits, actor: by.actor(), reason };
+    match app.store().workspace_edit_and_ask(&by.act, id, ask).await? {
         Asked::Changed(workspace) | Asked::Already(workspace) => Ok(*workspace),
         Asked::NotFound | Asked::Refused(Refusal::Gone) => Err(Denied::NotFound),
         Asked::Refused(Refusal::Busy(operation)) => Err(Denied::Busy(operation)),
@@ -255,10 +277,10 @@ pub async fn snooze(app: &App, user: &User, id: WorkspaceId) -> Result<Hold, Den
 /// whether the home is still lost.
 pub async fn recover(
     app: &App,
+    by: &Identity,
     id: WorkspaceId,
     recovery: Recovery,
     desired: Option<Desired>,
-    actor: Actor,
 ) -> Result<Workspace, Denied> {
     let workspace = app.store().workspace_get(id).await?.ok_or(Denied::NotFound)?;
     if let Some(key) = recovery.restore_from {
@@ -272,7 +294,8 @@ pub async fn recover(
     let home =
         if home_is_lost(&workspace.status) { home::look_for(app, &workspace).await } else { Seen::Unknown };
     let recovery = Recovery { home_found: home.is_there(), ..recovery };
-    match app.store().workspace_recover(id, recovery, desired, app.config.limits, actor).await? {
+    match app.store().workspace_recover(&by.act, id, recovery, desired, app.config.limits, by.actor()).await?
+    {
         Recovered::Recovered(workspace) => Ok(*workspace),
         Recovered::NotFound => Err(Denied::NotFound),
         Recovered::Refused(RecoveryRefusal::HomeIsLost) if home.is_unknown() => Err(Denied::Unreachable(

@@ -23,12 +23,13 @@ mod sql;
 mod sql_error;
 pub mod sqlite;
 pub mod themes;
+mod trail;
 
 /// Every theme's methods, for whoever has a store by its own type instead of a `dyn Store`.
 pub mod prelude {
     pub use crate::{
-        Clock as _, Credentials as _, Garbage as _, Holds as _, Leadership as _, People as _,
-        Reconciling as _, Settings as _, Store as _, Workspaces as _,
+        ArchiveRecords as _, Audit as _, Clock as _, Credentials as _, Garbage as _, Holds as _,
+        Leadership as _, People as _, Reconciling as _, Settings as _, Store as _, Workspaces as _,
     };
 }
 
@@ -43,14 +44,17 @@ pub use migrations::{MigrationStatus, PendingMigration};
 pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
 pub(crate) use replica::REPLICA_FORGOTTEN_AFTER;
 pub use replica::{LeaderSeen, ReplicaNote, ReplicaSeen};
-pub(crate) use rules::{CHANGES_BACKLOG, CLAIM_KEPT_MICROS, USE_NOTED_EVERY_MICROS, renews_after_micros};
+pub(crate) use rules::{
+    CHANGES_BACKLOG, CLAIM_KEPT_MICROS, KNOWN_DEVICES, USE_NOTED_EVERY_MICROS, renews_after_micros,
+};
 pub use sqlite::SqliteStore;
 pub use themes::*;
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, WorkspaceId,
-    event::{Actor, Reason},
+    Desired, Epoch, Status, Workspace, WorkspaceId,
+    audit::Act,
+    event::{Actor, Reason, Transition},
     limits::Limits,
 };
 
@@ -77,7 +81,17 @@ pub type Changes = tokio::sync::broadcast::Receiver<Change>;
 /// All themes together, and what depends on the kind of database.
 #[async_trait]
 pub trait Store:
-    Clock + Leadership + Workspaces + Holds + Reconciling + Garbage + People + Credentials + Settings
+    Clock
+    + Leadership
+    + Workspaces
+    + Holds
+    + Reconciling
+    + Garbage
+    + People
+    + Credentials
+    + Settings
+    + Audit
+    + ArchiveRecords
 {
     /// `sqlite`, `postgres`: for people.
     fn kind(&self) -> &'static str;
@@ -99,6 +113,7 @@ pub trait Store:
     /// [`Workspaces::workspace_edit_and_ask`] without an edit.
     async fn workspace_ask(
         &self,
+        by: &Act,
         id: WorkspaceId,
         desired: Desired,
         limits: Limits,
@@ -106,6 +121,17 @@ pub trait Store:
         reason: &Reason,
     ) -> Result<Asked> {
         let edit = Edit::default();
-        self.workspace_edit_and_ask(id, Ask { desired, edit, limits, actor, reason }).await
+        self.workspace_edit_and_ask(by, id, Ask { desired, edit, limits, actor, reason }).await
+    }
+
+    /// [`Reconciling::workspace_save_archived`] where no archive has become the home.
+    async fn workspace_save(
+        &self,
+        epoch: Epoch,
+        read: &Workspace,
+        next: &Status,
+        history: &[Transition],
+    ) -> Result<Saved> {
+        self.workspace_save_archived(epoch, read, next, history, None).await
     }
 }

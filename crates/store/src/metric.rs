@@ -1,5 +1,7 @@
 //! The names of the metrics that this crate records, each once. docs/OPERATIONS.md explains them to operators.
 
+/// What was written to the audit trail, by action and outcome.
+pub(crate) const AUDIT_EVENTS: &str = "codehub_audit_events_total";
 /// Messages that the bus did not take.
 pub(crate) const BUS_ERRORS: &str = "codehub_bus_errors_total";
 /// Connections to Redis that had to be made again.

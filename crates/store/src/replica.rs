@@ -29,6 +29,7 @@ impl ReplicaSeen {
     /// A replica that has been silent for longer is not there.
     const SILENT_AFTER: Duration = Duration::from_secs(20);
 
+    /// Whether it has been heard of recently enough.
     pub fn is_there(&self, now: Timestamp) -> bool {
         now.duration_since(self.seen_at).unsigned_abs() < Self::SILENT_AFTER
     }

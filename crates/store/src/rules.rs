@@ -12,5 +12,8 @@ pub(crate) fn renews_after_micros(lifetime_seconds: u32) -> i64 {
     USE_NOTED_EVERY_MICROS.min(i64::from(lifetime_seconds) * 1_000_000 / 4)
 }
 
+/// So many browsers of a user are known.
+pub(crate) const KNOWN_DEVICES: u32 = 50;
+
 /// How far a reader of changes may fall behind before it reads everything again.
 pub(crate) const CHANGES_BACKLOG: usize = 4096;

@@ -1,5 +1,6 @@
 //! What stays open (event streams, followed logs) ends with the right to it, however that ends.
 
+use codehub_store::fake::by;
 use std::time::{Duration, Instant};
 
 use codehub_domain::{TokenId, user::Role};
@@ -68,7 +69,11 @@ async fn a_token_that_runs_out_takes_its_streams_along() {
     let token_id = TokenId::from_uuid(Uuid::now_v7());
     let made = Instant::now();
     let session = app.session(ann.id).await.0;
-    app.app.store().token_create(token_id, session, "short", &secret::hash(&token), Some(2)).await.unwrap();
+    app.app
+        .store()
+        .token_create(by(), token_id, session, "short", &secret::hash(&token), Some(2))
+        .await
+        .unwrap();
     let short = all(&app, &Person { id: ann.id, token }, &id).await;
     let mut long = all(&app, &ann, &id).await;
     end(short).await;
@@ -99,7 +104,7 @@ async fn what_the_command_line_does_is_noticed() {
     let streams = all(&app, &ann, &id).await;
     let command_line = SqliteStore::open(app.data().join("codehub.db")).await.unwrap();
     let edit = UserEdit { disabled: Some(true), ..UserEdit::default() };
-    command_line.user_edit(ann.id, edit).await.unwrap();
+    command_line.user_edit(by(), ann.id, edit).await.unwrap();
     end(streams).await;
 }
 

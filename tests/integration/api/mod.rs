@@ -3,16 +3,20 @@
 
 mod actions;
 mod activity;
+mod audit;
+mod doors;
 mod events;
 mod herd;
 mod lasting;
 mod lists;
+mod matrix;
 mod people;
 mod protocol;
 mod sessions;
 mod tokens;
 mod workspaces;
 
+use codehub_store::fake::by;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use codehub_coordinator::Backends;
@@ -157,19 +161,23 @@ impl TestApp {
     async fn person_with_hash(&self, username: &str, role: Role, hash: &str) -> Person {
         let store = self.app.store();
         let id = UserId::from_uuid(Uuid::now_v7());
-        let created = store.user_create(id, username, hash, role).await.unwrap();
+        let created = store.user_create(by(), id, username, hash, role).await.unwrap();
         assert!(matches!(created, UserChange::Done(_)), "{created:?}");
         let token = secret::new_token();
         let token_id = TokenId::from_uuid(Uuid::now_v7());
         let session = self.session(id).await.0;
-        store.token_create(token_id, session, "test", &secret::hash(&token), None).await.unwrap().unwrap();
+        store
+            .token_create(by(), token_id, session, "test", &secret::hash(&token), None)
+            .await
+            .unwrap()
+            .unwrap();
         Person { id, token }
     }
 
     /// A session of theirs, and the cookie that carries it.
     pub(crate) async fn session(&self, user: UserId) -> (SessionId, String) {
         let (id, secret) = (SessionId::from_uuid(Uuid::now_v7()), secret::new_secret());
-        self.app.store().session_create(id, user, &secret::hash(&secret), 3600).await.unwrap();
+        self.app.store().session_create(by(), id, user, &secret::hash(&secret), 3600).await.unwrap();
         (id, format!("session={secret}"))
     }
 

@@ -2,6 +2,7 @@
 
 use codehub_domain::user::Role;
 use codehub_server::auth::planted;
+use codehub_store::fake::by;
 use codehub_store::{UserEdit, prelude::*, sqlite::SqliteStore};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ async fn a_password_set_on_the_command_line_deletes_tokens() {
     app.get(&ann, "/auth/session").await.is(200);
     let command_line = SqliteStore::open(app.data().join("codehub.db")).await.unwrap();
     let edit = UserEdit { password_hash: Some("-".into()), ..UserEdit::default() };
-    command_line.user_edit(ann.id, edit).await.unwrap();
+    command_line.user_edit(by(), ann.id, edit).await.unwrap();
     app.get(&ann, "/auth/session").await.error(401, "UNAUTHORIZED");
 }
 
@@ -198,7 +199,7 @@ async fn no_session_is_left_behind_a_changed_password() {
     // In the midst of it.
     begun.acquire_many(8).await.unwrap().forget();
     let edit = UserEdit { password_hash: Some(new_hash), ..UserEdit::default() };
-    app.app.store().user_edit(ann.id, edit).await.unwrap();
+    app.app.store().user_edit(by(), ann.id, edit).await.unwrap();
     for thief in thieves {
         for cookie in thief.await.unwrap() {
             app.send(app.page_request(&cookie, Method::GET, "/auth/session"))
@@ -228,7 +229,7 @@ async fn signing_in_evicts_planted_workers_once_per_browser() {
         first.headers().get_all("set-cookie").iter().map(|value| value.to_str().unwrap()).collect();
     let mark = set.iter().find(|cookie| cookie.starts_with("clean=")).unwrap();
     assert!(mark.contains("; Path=/login; HttpOnly"), "not for workspaces, nor scripts: {mark}");
-    assert_eq!(set.len(), 2, "the session and the mark");
+    assert_eq!(set.len(), 3, "the session, the browser's own, and the mark");
     let mark = mark.split(';').next().unwrap();
     for (cookie, again) in
         [(mark, false), ("clean=1", true), ("clean=", true), (&*format!("clean=1; {mark}"), false)]

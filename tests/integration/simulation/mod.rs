@@ -101,3 +101,32 @@ fn a_store_without_an_epoch_is_noticed() {
     let options = Options { ignore_epoch: true, ..Options::default() };
     assert!(caught(&options).is_some());
 }
+
+/// Whoever can write to the store of archives gets nobody's home into another workspace.
+#[test]
+fn swapped_archives_never_become_a_home() {
+    let options = Options { swaps: true, ..Options::default() };
+    let mut swapped = 0;
+    for seed in 0..60 {
+        let report = simulate(seed, options.clone());
+        assert!(report.complaints.is_empty(), "{}", report.story(seed));
+        swapped += report.trace.iter().filter(|line| line.contains("is put in the place of")).count();
+    }
+    assert!(swapped > 100, "{swapped}");
+}
+
+#[test]
+fn a_restore_that_trusts_the_store_of_archives_is_noticed() {
+    let options = Options { swaps: true, trust_archives: true, ..Options::default() };
+    assert!(caught(&options).is_some());
+}
+
+/// A process of an older version records nothing; the next leader of this version does, whatever dies meanwhile.
+#[test]
+fn archives_without_a_record_are_adopted_and_no_home_is_lost() {
+    let options = Options { forgets_records: true, ..Options::default() };
+    for seed in 0..60 {
+        let report = simulate(seed, options.clone());
+        assert!(report.complaints.is_empty(), "{}", report.story(seed));
+    }
+}

@@ -1,5 +1,6 @@
 //! One history.
 
+use codehub_store::fake::by;
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, atomic::AtomicI64},
@@ -38,12 +39,25 @@ use super::store::{ProcessStore, Shared};
 pub(super) struct Options {
     pub(super) mutation: Option<Mutation>,
     pub(super) ignore_epoch: bool,
+    /// Somebody with access to the store of archives puts copies of archives in the places of others.
+    pub(super) swaps: bool,
+    /// Mutation: see [`Shared`].
+    pub(super) trust_archives: bool,
+    /// Archives are from before there were records, now and then.
+    pub(super) forgets_records: bool,
     pub(super) decide: fn(&Inputs<'_>) -> Decision,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { mutation: None, ignore_epoch: false, decide: decide::decide }
+        Self {
+            mutation: None,
+            ignore_epoch: false,
+            swaps: false,
+            trust_archives: false,
+            forgets_records: false,
+            decide: decide::decide,
+        }
     }
 }
 
@@ -142,7 +156,7 @@ impl Simulation {
         let clock = FakeClock::new();
         let store = Arc::new(FakeStore::new(clock.clone()));
         let owner = UserId::from_uuid(Uuid::from_u128(1));
-        let made = store.user_create(owner, "somebody", "-", Role::User).await.unwrap();
+        let made = store.user_create(by(), owner, "somebody", "-", Role::User).await.unwrap();
         assert!(matches!(made, UserChange::Done(_)));
         let shared = Arc::new(Shared {
             store: store.clone(),
@@ -152,6 +166,7 @@ impl Simulation {
             newest_epoch: AtomicI64::new(0),
             trouble: Mutex::new(0.02),
             ignore_epoch: options.ignore_epoch,
+            trust_archives: options.trust_archives,
         });
         let mut simulation = Self {
             world,
@@ -190,7 +205,8 @@ impl Simulation {
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
-        let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.owner)).await.unwrap();
+        let created =
+            self.store.workspace_create(by(), new, Limits::NONE, Actor::User(self.owner)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));
         self.world.note(format!("{} is created, wants {desired}", short(id)));
         self.workspaces.push(id);
@@ -214,6 +230,8 @@ impl Simulation {
             leading: tokio::sync::watch::Sender::new(None),
             health: coordinator::health::Health::default(),
             decide: self.options.decide,
+            replica: format!("process {}", self.processes.len()),
+            adopted: Arc::default(),
         };
         let leadership = Leadership::Exclusive { holder: format!("process {}", self.processes.len()) };
         let task = tokio::spawn(coordinator::run(context, leadership, CancellationToken::new()));
@@ -231,6 +249,13 @@ impl Simulation {
                 80..=89 => self.freeze_the_leader(),
                 90..=97 => self.wake_a_frozen_one(),
                 _ => self.edit().await,
+            }
+            if self.options.swaps {
+                self.swap();
+                self.check_nothing_is_anothers().await;
+            }
+            if self.options.forgets_records && self.world.draw(4) == 0 {
+                self.forget_records();
             }
             self.check_nothing_is_lost().await;
             if !self.world.complaints().is_empty() {
@@ -268,12 +293,18 @@ impl Simulation {
         if workspace.status.failed() {
             self.check_error(&workspace);
             self.world.note(format!("{} is recovered", short(id)));
-            self.store.workspace_recover(id, Recovery::default(), None, Limits::NONE, actor).await.unwrap();
+            self.store
+                .workspace_recover(by(), id, Recovery::default(), None, Limits::NONE, actor)
+                .await
+                .unwrap();
             return;
         }
         let wish = if self.world.draw(60) == 0 { Desired::Deleted } else { self.pick_desired() };
-        let asked =
-            self.store.workspace_ask(id, wish, Limits::NONE, actor, &Reason::StateRequested).await.unwrap();
+        let asked = self
+            .store
+            .workspace_ask(by(), id, wish, Limits::NONE, actor, &Reason::StateRequested)
+            .await
+            .unwrap();
         self.world.note(format!("{} is asked to be {wish}: {}", short(id), word(&asked)));
     }
 
@@ -281,10 +312,12 @@ impl Simulation {
     fn check_error(&self, workspace: &Workspace) {
         let Some(failure) = &workspace.status.error else { return };
         match failure.reason {
-            ErrorReason::DataLost | ErrorReason::ArchiveCorrupted => {
+            ErrorReason::DataLost | ErrorReason::ArchiveCorrupted if !self.options.swaps => {
                 self.world.complain(format!("{}: {failure}", short(workspace.id)));
             }
-            ErrorReason::Timeout
+            ErrorReason::DataLost
+            | ErrorReason::ArchiveCorrupted
+            | ErrorReason::Timeout
             | ErrorReason::ImagePullFailed
             | ErrorReason::ContainerWithoutVolume
             | ErrorReason::ActionFailed
@@ -303,7 +336,7 @@ impl Simulation {
 
     async fn edit(&mut self) {
         let edit = Edit { memo: Some(format!("memo {}", self.world.draw(1000))), ..Edit::default() };
-        self.store.workspace_edit(self.pick(), edit).await.unwrap();
+        self.store.workspace_edit(by(), self.pick(), edit).await.unwrap();
     }
 
     fn kill_the_leader(&mut self) {
@@ -346,7 +379,56 @@ impl Simulation {
         });
     }
 
+    /// A copy of one workspace's archive in the place of another's.
+    fn swap(&self) {
+        let archives = self.world.finished_archives();
+        let pick = || archives[usize::try_from(self.world.draw(archives.len() as u64)).unwrap()];
+        if archives.is_empty() || self.world.draw(3) > 0 {
+            return;
+        }
+        let (from, over) = (pick(), pick());
+        if from.workspace != over.workspace {
+            self.world.note(format!(
+                "{} is put in the place of {}",
+                short(from.workspace),
+                short(over.workspace)
+            ));
+            self.world.swap_archive(&from, &over);
+        }
+    }
+
+    /// As a process of an older version leaves them.
+    fn forget_records(&mut self) {
+        for key in self.world.finished_archives() {
+            self.store.forget_archive(key);
+        }
+        self.world.note("records of archives are forgotten");
+        self.kill_the_leader();
+    }
+
+    /// No home may hold what somebody wrote into another workspace.
+    async fn check_nothing_is_anothers(&self) {
+        for id in &self.workspaces {
+            let workspace = self.get(*id).await;
+            let home = &workspace.status.home;
+            if home.truth != Truth::Volume {
+                continue;
+            }
+            let found = self.world.on_volume(&workspace.volume(home.generation)).unwrap_or_default();
+            for other in self.workspaces.iter().filter(|other| *other != id) {
+                let foreign = &found & &self.world.acknowledged(*other);
+                if !foreign.is_empty() {
+                    self.world.complain(format!("{} has {foreign:?} of {}", short(*id), short(*other)));
+                }
+            }
+        }
+    }
+
     async fn check_nothing_is_lost(&self) {
+        // Whoever can write there can destroy; that is not what is looked for then.
+        if self.options.swaps {
+            return;
+        }
         for id in &self.workspaces {
             if self.get(*id).await.deleted_at.is_some() {
                 continue;
@@ -360,7 +442,7 @@ impl Simulation {
 
     /// Everything works from here on: does it all come true?
     async fn heal_and_judge(&mut self) {
-        if !self.world.complaints().is_empty() {
+        if !self.world.complaints().is_empty() || self.options.swaps {
             return;
         }
         self.world.heal();
@@ -403,7 +485,7 @@ impl Simulation {
                 self.check_error(&workspace);
                 let actor = Actor::User(self.owner);
                 self.store
-                    .workspace_recover(*id, Recovery::default(), None, Limits::NONE, actor)
+                    .workspace_recover(by(), *id, Recovery::default(), None, Limits::NONE, actor)
                     .await
                     .unwrap();
             }

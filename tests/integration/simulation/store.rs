@@ -13,7 +13,8 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    audit::Act,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     pub(super) trouble: std::sync::Mutex<f64>,
     /// Mutation: the store takes every epoch for the current one.
     pub(super) ignore_epoch: bool,
+    /// Mutation: whatever is in the store of archives is taken for what was recorded.
+    pub(super) trust_archives: bool,
 }
 
 impl Shared {
@@ -61,6 +64,7 @@ impl ProcessStore {
             reconciling: seen.clone(),
             garbage: seen.clone(),
             workspaces: seen.clone(),
+            archive_records: seen.clone(),
             ..Composed::over(seen.shared.store.clone())
         })
     }
@@ -154,15 +158,17 @@ impl Reconciling for ProcessStore {
         self.leave(reading).await
     }
 
-    async fn workspace_save(
+    async fn workspace_save_archived(
         &self,
         epoch: Epoch,
         read: &Workspace,
         next: &Status,
         history: &[Transition],
+        archive: Option<&ArchiveRecord>,
     ) -> Result<Saved> {
         self.enter().await?;
-        let saved = self.shared.store.workspace_save(self.epoch(epoch), read, next, history).await?;
+        let store = &self.shared.store;
+        let saved = store.workspace_save_archived(self.epoch(epoch), read, next, history, archive).await?;
         if let Saved::Saved(_) = saved {
             self.wrote(epoch, "a status was saved");
             for it in history {
@@ -234,6 +240,34 @@ impl Garbage for ProcessStore {
     }
 }
 
+#[async_trait]
+impl ArchiveRecords for ProcessStore {
+    async fn archive_record(&self, key: ArchiveKey) -> Result<Option<ArchiveRecord>> {
+        self.enter().await?;
+        let record = if self.shared.trust_archives {
+            self.shared.world.in_archive(&key).map(|tokens| codehub_runtime::fake::recorded(key, &tokens))
+        } else {
+            self.shared.store.archive_record(key).await?
+        };
+        self.leave(record).await
+    }
+
+    async fn archive_keys(&self) -> Result<Vec<ArchiveKey>> {
+        self.enter().await?;
+        self.shared.store.archive_keys().await
+    }
+
+    async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
+        self.enter().await?;
+        let epoch_used = epoch.map(|epoch| self.epoch(epoch));
+        let adopted = self.shared.store.archive_adopt(by, epoch_used, record).await?;
+        if let (Adopted::Adopted, Some(epoch)) = (&adopted, epoch) {
+            self.wrote(epoch, "an archive was adopted");
+        }
+        self.leave(adopted).await
+    }
+}
+
 /// What people's processes do is not simulated: it happens, or it does not.
 #[async_trait]
 impl Workspaces for ProcessStore {
@@ -249,31 +283,38 @@ impl Workspaces for ProcessStore {
         self.leave(workspaces).await
     }
 
-    async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
-        self.shared.store.workspace_create(new, limits, actor).await
+    async fn workspace_create(
+        &self,
+        by: &Act,
+        new: NewWorkspace,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Created> {
+        self.shared.store.workspace_create(by, new, limits, actor).await
     }
 
     async fn workspace_list(&self, filter: &ListFilter) -> Result<Page<Workspace>> {
         self.shared.store.workspace_list(filter).await
     }
 
-    async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
-        self.shared.store.workspace_edit(id, edit).await
+    async fn workspace_edit(&self, by: &Act, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
+        self.shared.store.workspace_edit(by, id, edit).await
     }
 
-    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
-        self.shared.store.workspace_edit_and_ask(id, ask).await
+    async fn workspace_edit_and_ask(&self, by: &Act, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+        self.shared.store.workspace_edit_and_ask(by, id, ask).await
     }
 
     async fn workspace_recover(
         &self,
+        by: &Act,
         id: WorkspaceId,
         wish: Recovery,
         desired: Option<Desired>,
         limits: Limits,
         actor: Actor,
     ) -> Result<Recovered> {
-        self.shared.store.workspace_recover(id, wish, desired, limits, actor).await
+        self.shared.store.workspace_recover(by, id, wish, desired, limits, actor).await
     }
 
     async fn workspace_history(

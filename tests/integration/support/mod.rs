@@ -38,23 +38,32 @@ pub struct Setup {
     pub data: TempDir,
     pub port: u16,
     env: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 impl Setup {
     pub fn new() -> Self {
-        let setup = Self { data: TempDir::new().unwrap(), port: free_port(), env: Vec::new() };
+        let setup =
+            Self { data: TempDir::new().unwrap(), port: free_port(), env: Vec::new(), open_files: None };
         setup
             .env("CODEHUB_ADMIN_USERNAME", ADMIN)
             .env("CODEHUB_ADMIN_PASSWORD", PASSWORD)
             .env("IDE", "command")
             .env("IDE_COMMAND", &web_program())
             .env("PROCESS_SANDBOX", "never")
+            .env("PROCESS_UNSANDBOXED_USERS", "many")
             .env("LIMITS_MAX_RUNNING_PER_USER", "0")
             .env("LOG", "info")
     }
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.set(name, value);
+        self
+    }
+
+    /// With so many open files at most.
+    pub fn open_files(mut self, files: u32) -> Self {
+        self.open_files = Some(files);
         self
     }
 
@@ -71,7 +80,15 @@ impl Setup {
 
     /// The command, with nothing of the caller's environment but what it needs to run.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codehub"));
+        let program = env!("CARGO_BIN_EXE_codehub");
+        let mut command = match self.open_files {
+            None => Command::new(program),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\""), program]);
+                shell
+            }
+        };
         command
             .args(arguments)
             .env_clear()
@@ -153,15 +170,18 @@ impl Server {
         self.processes().into_iter().filter(leads).collect()
     }
 
-    /// Every process whose home lies in this server's data directory.
+    /// Every process of this server's workspaces, by the address they were told.
     pub fn processes(&self) -> Vec<i32> {
-        let data = self.setup.data_dir().join("homes");
-        let home = format!("HOME={}", data.display());
+        let port = format!(":{}/w/", self.setup.port);
+        let is_ours = |item: &[u8]| {
+            let url = std::str::from_utf8(item).ok().and_then(|item| item.strip_prefix("CODEHUB_URL="));
+            url.is_some_and(|url| url.contains(&port))
+        };
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
             let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|item| item.starts_with(home.as_bytes())) {
+            if environment.split(|byte| *byte == 0).any(is_ours) {
                 found.push(pid);
             }
         }

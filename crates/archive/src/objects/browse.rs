@@ -2,10 +2,13 @@
 //!
 //! The index at the end of the object says where the list of files is and
 //! where each frame; a listing reads the pieces it needs, a download the
-//! frames its file is in. Every piece and frame carries its own checksum.
+//! frames its file is in. The index is held against the digest that the
+//! caller knows, and every piece and frame against the digest that the index
+//! has of it (none in older archives, whose frames carry a checksum only).
 //! Archives of format 1 have no list and cannot be looked into.
 
-use std::io::{BufReader, Read};
+use std::collections::VecDeque;
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -16,12 +19,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use super::ObjectArchives;
-use super::transfer::{Pieces, read_through};
+use super::transfer::read_through;
 use crate::error::{ArchiveError, Result, show};
 use crate::frames::{FRAME, SKIPPABLE_HEADER};
+use crate::hash::{hex, sha256};
 use crate::manifest::{
     ArchivedFile, FileKind, Index, MAX_RAW, TRAILER, child, is_below, read_piece, walk_order,
 };
+use crate::meta::{ArchiveMeta, Expected};
 use crate::reader::{EntryKind, Reader};
 use crate::source::MAX_WINDOW_LOG;
 
@@ -54,13 +59,14 @@ impl ObjectArchives {
     pub async fn files(
         &self,
         key: &str,
+        expected: &Expected,
         dir: &[u8],
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Option<FilePage>> {
-        let opened = self.open_index(key).await?;
+        let opened = self.open_index(key, expected).await?;
         let (mut page, mut found) = (FilePage::default(), false);
-        for (start, len, span) in &opened.index.pieces {
+        for (at, (start, len, span)) in opened.index.pieces.iter().enumerate() {
             let ended = walk_order(&span.last, dir).is_lt();
             let not_begun = walk_order(&span.first, dir).is_gt() && !is_below(&span.first, dir);
             let inside = is_below(&span.first, dir)
@@ -70,7 +76,8 @@ impl ObjectArchives {
             if ended || inside || not_begun {
                 continue;
             }
-            let bytes = self.piece(key, *start..start + u64::from(*len)).await?;
+            let digest = opened.index.piece_digests.get(at);
+            let bytes = self.piece(key, *start..start + u64::from(*len), digest).await?;
             read_piece(&bytes, &mut |entry| {
                 if entry.path == dir {
                     found = entry.kind == FileKind::Directory;
@@ -95,8 +102,13 @@ impl ObjectArchives {
 
     /// A file of an archive and its bytes; `None` when there is no such path,
     /// no stream when it is not a file.
-    pub async fn file(&self, key: &str, path: &[u8]) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
-        let opened = self.open_index(key).await?;
+    pub async fn file(
+        &self,
+        key: &str,
+        expected: &Expected,
+        path: &[u8],
+    ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
+        let opened = self.open_index(key, expected).await?;
         let Some(entry) = self.find(key, &opened, path).await? else {
             return Ok(None);
         };
@@ -108,22 +120,36 @@ impl ObjectArchives {
                 _ => return Err(ArchiveError::corrupted("a hard link leads nowhere")),
             },
         };
-        let frame = usize::try_from(holder.offset / FRAME as u64).ok();
-        let start = frame.and_then(|frame| opened.index.frames.get(frame));
-        let start = start.ok_or_else(|| ArchiveError::corrupted("a file is said to be behind the end"))?.0;
+        let behind = || ArchiveError::corrupted("a file is said to be behind the end");
+        let first = usize::try_from(holder.offset / FRAME as u64).map_err(|_| behind())?;
+        let Opened { index: Index { mut frames, mut frame_digests, .. }, end } = opened;
+        let start = frames.get(first).ok_or_else(behind)?.0;
+        frames.drain(..first);
+        frame_digests.drain(..first.min(frame_digests.len()));
         let entry = ArchivedFile { size: holder.size, ..entry };
-        Ok(Some((entry, Some(self.stream(key, start..opened.end, holder)?))))
+        let known = frames.into_iter().zip(frame_digests).collect();
+        Ok(Some((entry, Some(self.stream(key, start..end, known, holder)?))))
     }
 
     /// Decodes from the frame that holds the entry's header on.
-    fn stream(&self, key: &str, range: Range<u64>, entry: ArchivedFile) -> Result<FileStream> {
+    fn stream(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        known: VecDeque<Known>,
+        entry: ArchivedFile,
+    ) -> Result<FileStream> {
         let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
         let (store, location) = (self.store.clone(), self.data(key)?);
-        let chunks = sender.clone();
+        let (chunks, at) = (sender.clone(), range.start);
         tokio::spawn(async move {
             let cancel = CancellationToken::new();
             let outcome = read_through(&store, &location, range, &cancel, move |pieces, _| {
-                send_file(pieces, &entry, &chunks)
+                if known.is_empty() {
+                    send_file(pieces, &entry, &chunks)
+                } else {
+                    send_file(HeldFrames::new(pieces, at, known), &entry, &chunks)
+                }
             });
             if let Err(error) = outcome.await {
                 // Whoever asked may be gone.
@@ -134,11 +160,12 @@ impl ObjectArchives {
     }
 
     async fn find(&self, key: &str, opened: &Opened, path: &[u8]) -> Result<Option<ArchivedFile>> {
-        for (start, len, span) in &opened.index.pieces {
+        for (at, (start, len, span)) in opened.index.pieces.iter().enumerate() {
             if walk_order(&span.first, path).is_gt() || walk_order(&span.last, path).is_lt() {
                 continue;
             }
-            let bytes = self.piece(key, *start..start + u64::from(*len)).await?;
+            let digest = opened.index.piece_digests.get(at);
+            let bytes = self.piece(key, *start..start + u64::from(*len), digest).await?;
             let mut found = None;
             read_piece(&bytes, &mut |entry| {
                 if entry.path == path {
@@ -151,19 +178,19 @@ impl ObjectArchives {
         Ok(None)
     }
 
-    async fn open_index(&self, key: &str) -> Result<Opened> {
+    async fn open_index(&self, key: &str, expected: &Expected) -> Result<Opened> {
         let Some(meta) = self.head(key).await? else {
             return Err(ArchiveError::NotFound { key: key.into() });
         };
-        if meta.format < 2 {
-            return Err(ArchiveError::NotListed);
+        meta.hold_against(key, expected)?;
+        let Some(digest) = &expected.index_sha256 else { return Err(ArchiveError::NotListed) };
+        let (at, stored) = self.stored_index(key, &meta).await?;
+        let found = hex(&sha256(&stored));
+        if found != *digest {
+            let message = format!("{key}: its index has checksum {found}, expected {digest}");
+            return Err(ArchiveError::Corrupted { message });
         }
-        let after_frames = meta.size.checked_sub(TRAILER as u64).ok_or_else(damaged)?;
-        let trailer = self.range(key, after_frames..meta.size).await?;
-        let at = Index::read_trailer(&trailer)?;
-        let start = at.checked_add(SKIPPABLE_HEADER as u64).filter(|start| *start < after_frames);
-        let bytes = self.piece(key, start.ok_or_else(damaged)?..after_frames).await?;
-        let index = Index::decode(&bytes)?;
+        let index = Index::decode(&decoded(&stored[..stored.len() - TRAILER])?)?;
         let frames = index.frames.iter().map(|(start, len)| start.checked_add((*len).into()));
         let pieces = index.pieces.iter().map(|(start, len, _)| start.checked_add((*len).into()));
         if frames.chain(pieces).any(|end| end.is_none_or(|end| end > at)) {
@@ -172,16 +199,31 @@ impl ObjectArchives {
         Ok(Opened { index, end: at })
     }
 
-    async fn piece(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    /// Where the index begins, and the bytes that its digest is of: itself and the trailer.
+    async fn stored_index(&self, key: &str, meta: &ArchiveMeta) -> Result<(u64, Bytes)> {
+        let after_frames = meta.size.checked_sub(TRAILER as u64).ok_or_else(damaged)?;
+        let at = Index::read_trailer(&self.range(key, after_frames..meta.size).await?)?;
+        let start = at.checked_add(SKIPPABLE_HEADER as u64).filter(|start| *start < after_frames);
+        let start = start.filter(|start| meta.size - start <= MAX_RAW as u64).ok_or_else(damaged)?;
+        Ok((at, self.range(key, start..meta.size).await?))
+    }
+
+    pub(super) async fn index_digest(&self, key: &str, meta: &ArchiveMeta) -> Result<String> {
+        Ok(hex(&sha256(&self.stored_index(key, meta).await?.1)))
+    }
+
+    /// `digest` is what the index has of it, where it has one.
+    async fn piece(&self, key: &str, range: Range<u64>, digest: Option<&[u8; 32]>) -> Result<Vec<u8>> {
         if range.end - range.start > MAX_RAW as u64 {
             return Err(damaged());
         }
         let stored = self.range(key, range).await?;
-        let mut decoder = zstd::Decoder::new(&stored[..]).map_err(|_| damaged())?;
-        decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| damaged())?;
-        let mut bytes = Vec::new();
-        decoder.take(MAX_RAW as u64 + 1).read_to_end(&mut bytes).map_err(|_| damaged())?;
-        if bytes.len() > MAX_RAW { Err(damaged()) } else { Ok(bytes) }
+        if digest.is_some_and(|digest| sha256(&stored) != *digest) {
+            return Err(ArchiveError::corrupted(format!(
+                "{key}: a part of its list of files is not what was archived"
+            )));
+        }
+        decoded(&stored)
     }
 
     async fn range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
@@ -194,6 +236,60 @@ impl ObjectArchives {
     }
 }
 
+/// Start and length of a frame, and what it must be.
+type Known = ((u64, u32), [u8; 32]);
+
+/// Frames out of a stream that begins at the first of them: each is passed on only when it is the one that was
+/// archived. What lies between them (pieces of the list of files) is left out.
+struct HeldFrames<R> {
+    inner: R,
+    at: u64,
+    known: VecDeque<Known>,
+    frame: io::Cursor<Vec<u8>>,
+}
+
+impl<R: Read> HeldFrames<R> {
+    fn new(inner: R, at: u64, known: VecDeque<Known>) -> Self {
+        Self { inner, at, known, frame: io::Cursor::default() }
+    }
+
+    /// Whether there was another one.
+    fn next(&mut self) -> io::Result<bool> {
+        let Some(((start, len), digest)) = self.known.pop_front() else { return Ok(false) };
+        let wrong = || io::Error::from(io::ErrorKind::InvalidData);
+        let between = start.checked_sub(self.at).ok_or_else(wrong)?;
+        io::copy(&mut self.inner.by_ref().take(between), &mut io::sink())?;
+        let frame = self.frame.get_mut();
+        frame.clear();
+        self.inner.by_ref().take(len.into()).read_to_end(frame)?;
+        if sha256(frame) != digest {
+            return Err(wrong());
+        }
+        self.at = start + u64::from(len);
+        self.frame.set_position(0);
+        Ok(true)
+    }
+}
+
+impl<R: Read> Read for HeldFrames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let got = self.frame.read(buffer)?;
+            if got > 0 || buffer.is_empty() || !self.next()? {
+                return Ok(got);
+            }
+        }
+    }
+}
+
+fn decoded(stored: &[u8]) -> Result<Vec<u8>> {
+    let mut decoder = zstd::Decoder::new(stored).map_err(|_| damaged())?;
+    decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| damaged())?;
+    let mut bytes = Vec::new();
+    decoder.take(MAX_RAW as u64 + 1).read_to_end(&mut bytes).map_err(|_| damaged())?;
+    if bytes.len() > MAX_RAW { Err(damaged()) } else { Ok(bytes) }
+}
+
 fn is_child(path: &[u8], dir: &[u8]) -> bool {
     is_below(path, dir) && path.ends_with(child(path, dir)) && {
         let depth = if dir.is_empty() { 0 } else { dir.len() + 1 };
@@ -202,13 +298,13 @@ fn is_child(path: &[u8], dir: &[u8]) -> bool {
 }
 
 /// Finds the entry in the stream of its frame and passes its data on.
-fn send_file(pieces: Pieces, entry: &ArchivedFile, chunks: &mpsc::Sender<Result<Bytes>>) -> Result<()> {
+fn send_file(pieces: impl Read, entry: &ArchivedFile, chunks: &mpsc::Sender<Result<Bytes>>) -> Result<()> {
     let failed = |_| ArchiveError::corrupted("a frame is damaged");
     let mut decoder = zstd::Decoder::new(pieces).map_err(failed)?;
     decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
     let mut stream = BufReader::with_capacity(CHUNK, decoder);
     let skip = entry.offset % FRAME as u64;
-    let skipped = std::io::copy(&mut stream.by_ref().take(skip), &mut std::io::sink()).map_err(failed)?;
+    let skipped = io::copy(&mut stream.by_ref().take(skip), &mut io::sink()).map_err(failed)?;
     if skipped != skip {
         return Err(damaged());
     }

@@ -5,7 +5,7 @@
 //!
 //! Guarantees:
 //! - A finished archive is never written to again. A second `put` under its
-//!   key checks the stored bytes and uploads nothing.
+//!   key checks that the stored bytes are this home's and uploads nothing.
 //! - `put` returns success only when the data and the meta object were seen
 //!   in the store, durable where the store is a directory.
 //! - `fetch` returns success only when every stored byte matched the meta
@@ -44,10 +44,10 @@ use tokio_util::sync::CancellationToken;
 use self::local::LocalRoot;
 use self::pair::{blocking, not_altered, unfindable};
 use self::s3_uploads::Uploads;
-use self::transfer::{PART, Pieces, joined, part_size, read_through, upload};
+use self::transfer::{Pieces, joined, part_size, read_through, upload};
 use super::error::{ArchiveError, Result};
 use super::frames::PackOptions;
-use super::meta::ArchiveMeta;
+use super::meta::{ArchiveMeta, Expected};
 use super::pack::{PackSummary, estimate_home, pack, pack_nothing};
 use super::progress::Progress;
 use super::said::said;
@@ -161,9 +161,6 @@ impl ObjectArchives {
         progress: &Progress,
         cancel: &CancellationToken,
     ) -> Result<ArchiveMeta> {
-        if let Some(meta) = self.finished(key, progress, cancel).await? {
-            return Ok(meta);
-        }
         let stop = cancel.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
         let total = {
@@ -173,14 +170,13 @@ impl ObjectArchives {
         progress.start(total);
         let (home, options) = (home.to_owned(), self.options);
         let (counted, token) = (progress.clone(), stop.clone());
-        self.store_new(key, part_size(total), progress, &stop, move |sink| {
-            pack(&home, sink, options, &counted, &token)
-        })
-        .await
+        self.put_with(key, total, progress, &stop, move |sink| pack(&home, sink, options, &counted, &token))
+            .await
     }
 
-    /// Archives what `produce` writes under `key`, where nothing finished is. About `total` bytes are
-    /// to be expected before compression.
+    /// Archives what `produce` writes under `key`. About `total` bytes are to be expected before compression. Where
+    /// a finished archive is there already it is compared with what `produce` writes, and nothing is uploaded: whoever
+    /// can write to the store may have put another one there.
     pub async fn put_with(
         &self,
         key: &str,
@@ -189,16 +185,19 @@ impl ObjectArchives {
         cancel: &CancellationToken,
         produce: impl FnOnce(&mut dyn Write) -> Result<PackSummary> + Send + 'static,
     ) -> Result<ArchiveMeta> {
-        self.store_new(key, part_size(total), progress, cancel, produce).await
+        let Some(meta) = self.finished(key, progress, cancel).await? else {
+            return self.store_new(key, part_size(total), progress, cancel, produce).await;
+        };
+        let packed = joined(blocking(move || produce(&mut std::io::sink())).await)?;
+        // Not removed: should somebody else have made it the home meanwhile, it is the only copy.
+        meta.hold_against(key, &ArchiveMeta::new(&packed).expected())?;
+        Ok(meta)
     }
 
     /// Archives an empty home under `key`.
     pub async fn put_empty(&self, key: &str) -> Result<ArchiveMeta> {
         let (progress, cancel) = (Progress::new(), CancellationToken::new());
-        if let Some(meta) = self.finished(key, &progress, &cancel).await? {
-            return Ok(meta);
-        }
-        self.store_new(key, PART, &progress, &cancel, |sink| pack_nothing(sink)).await
+        self.put_with(key, 0, &progress, &cancel, |sink| pack_nothing(sink)).await
     }
 
     /// Restores the archive `key` into `target`, an empty directory.
@@ -351,6 +350,17 @@ impl ObjectArchives {
         }
         let swept = self.on_disk(move |local| local.sweep(older_than)).await?;
         Ok(swept.unwrap_or(0))
+    }
+
+    /// What an archive is that nothing was noted about yet: its meta object's word, and its index. `None` when it is
+    /// not there or not finished.
+    pub async fn describe(&self, key: &str) -> Result<Option<Expected>> {
+        let Some(meta) = self.head(key).await? else { return Ok(None) };
+        let mut found = meta.expected();
+        if found.format >= 2 && found.index_sha256.is_none() {
+            found.index_sha256 = Some(self.index_digest(key, &meta).await?);
+        }
+        Ok(Some(found))
     }
 
     /// A finished archive under this key, its content checked. Meta without

@@ -68,6 +68,21 @@ impl ObjectArchives {
         }
     }
 
+    /// For tests: what is stored under this name, as anybody with access to the store reads it.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn raw(&self, name: &str) -> Result<Vec<u8>> {
+        let failed = |error: &StoreError| ArchiveError::store("read", name, error);
+        let found = self.store.get(&self.data(name)?).await.map_err(|error| failed(&error))?;
+        Ok(found.bytes().await.map_err(|error| failed(&error))?.to_vec())
+    }
+
+    /// For tests: puts this there, as anybody with access to the store can.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn put_raw(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let written = self.store.put(&self.data(name)?, bytes.to_vec().into()).await;
+        written.map(|_| ()).map_err(|error| ArchiveError::store("write", name, &error))
+    }
+
     /// Whether nothing at all is below the prefix.
     pub async fn is_empty(&self) -> Result<bool> {
         let prefix = self.location(&self.prefix)?;

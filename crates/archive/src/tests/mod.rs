@@ -164,6 +164,11 @@ pub(super) fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// What survives of a setuid program: root restores none.
+pub(super) fn script_mode() -> u32 {
+    if is_root() { 0o755 } else { 0o4755 }
+}
+
 /// A small home with one of everything.
 pub(super) fn sample_home() -> TempDir {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -177,6 +182,6 @@ pub(super) fn sample_home() -> TempDir {
     std::fs::hard_link(at("src/main.rs"), at("same.rs")).unwrap();
     symlink("src/main.rs", at("link")).unwrap();
     symlink("/nowhere/at/all", at("dangling")).unwrap();
-    std::fs::set_permissions(at("script"), PermissionsExt::from_mode(0o4755)).unwrap();
+    std::fs::set_permissions(at("script"), PermissionsExt::from_mode(script_mode())).unwrap();
     home
 }

@@ -95,17 +95,21 @@ async fn an_empty_home_leaves_the_target_as_it_is() {
 #[tokio::test]
 async fn a_finished_archive_is_never_written_again() {
     each_store(async |archives, store| {
-        let first = put(&archives, sample_home().path()).await.unwrap();
+        let home = sample_home();
+        let first = put(&archives, home.path()).await.unwrap();
         let modified = store.head(&data()).await.unwrap().last_modified;
-        let second = put(&archives, large_home().path()).await.unwrap();
+        let second = put(&archives, home.path()).await.unwrap();
         assert_eq!(first, second);
+        // What is there counts only where it is what would be put there; who else could have done that?
+        let error = put(&archives, large_home().path()).await.unwrap_err();
+        assert!(error.is_corrupted() && error.to_string().contains(&first.sha256), "{error}");
         assert_eq!(modified, store.head(&data()).await.unwrap().last_modified);
 
         // Not even when it is damaged: that is for people to look at.
         let mut bytes = store.get(&data()).await.unwrap().bytes().await.unwrap().to_vec();
         bytes[100] ^= 1;
         store.put(&data(), bytes.clone().into()).await.unwrap();
-        let error = put(&archives, sample_home().path()).await.unwrap_err();
+        let error = put(&archives, home.path()).await.unwrap_err();
         assert!(error.is_corrupted(), "{error:?}");
         let stored = store.get(&data()).await.unwrap().bytes().await.unwrap();
         assert_eq!(stored, bytes);

@@ -4,12 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use codehub_archive::{ArchiveError, Progress};
 use codehub_domain::{
-    ArchiveKey, Epoch, ErrorReason, Failure, Generation, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Epoch, ErrorReason, Failure, Generation, Workspace, WorkspaceId,
     decide::Outcome,
     observed::{Instance, InstanceState},
     plan::Action,
 };
-use codehub_runtime::{InstanceSpec, archives};
+use codehub_runtime::{
+    InstanceSpec,
+    archives::{
+        self,
+        record::{fetch_recorded, record},
+    },
+};
+use codehub_store::StoreError;
 use tokio::{
     sync::{Semaphore, watch},
     time::Instant,
@@ -17,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::jobs::fenced;
-use crate::Context;
+use crate::{Context, adopt};
 
 /// How often a starting instance is asked whether it is ready: often at first, for those that take
 /// milliseconds, and each time a little later.
@@ -117,8 +124,9 @@ impl Executor {
     }
 
     async fn put_empty(&self, key: ArchiveKey) -> Result<Outcome, Failed> {
-        self.context.backends.archives.put_empty(&key).await.map_err(|error| archive_failed(&error))?;
-        Ok(Outcome::Archived { key })
+        let stored = self.context.backends.archives.put_empty(&key).await;
+        let meta = stored.map_err(|error| archive_failed(&error))?;
+        Ok(Outcome::Archived { archive: record(key, &meta) })
     }
 
     async fn put(
@@ -130,11 +138,11 @@ impl Executor {
         cancel: &CancellationToken,
     ) -> Result<Outcome, Failed> {
         let archives = &self.context.backends.archives;
-        archives
+        let meta = archives
             .put(&key, &workspace.volume(from), progress, cancel)
             .await
             .map_err(|error| archive_failed(&error))?;
-        Ok(Outcome::Archived { key })
+        Ok(Outcome::Archived { archive: record(key, &meta) })
     }
 
     /// Into a new volume, from the start each time.
@@ -147,14 +155,30 @@ impl Executor {
         cancel: &CancellationToken,
     ) -> Result<Outcome, Failed> {
         let backends = &self.context.backends;
+        let archive = self.recorded(from).await?;
         let volume = workspace.volume(into);
         backends.volumes.create(&volume).await.map_err(failed)?;
-        backends
-            .archives
-            .fetch(&from, &volume, progress, cancel)
+        fetch_recorded(&*backends.archives, &archive, &volume, progress, cancel)
             .await
             .map_err(|error| archive_failed(&error))?;
         Ok(Outcome::Restored { key: from, generation: into })
+    }
+
+    /// What the archive must be. Without a record it is nobody's home; right after an upgrade that is not known yet.
+    async fn recorded(&self, key: ArchiveKey) -> Result<ArchiveRecord, Failed> {
+        let unreachable = |why: String| Outcome::Failed(Failure::new(ErrorReason::Unreachable, why));
+        let asked = |error: StoreError| unreachable(error.to_string());
+        if let Some(archive) = self.context.backends.store.archive_record(key).await.map_err(asked)? {
+            return Ok(archive);
+        }
+        if !adopt::is_done(&self.context, self.epoch) {
+            return Err(unreachable("archives from before the upgrade are being recorded".into()));
+        }
+        let why = format!(
+            "there is no record of the archive {key}, so it may be anybody's; if it is the right one: \
+             codehub admin archives adopt {key}"
+        );
+        Err(Outcome::Failed(Failure::new(ErrorReason::ArchiveCorrupted, why)))
     }
 
     async fn launch(

@@ -281,7 +281,10 @@ impl Controller {
     /// `false`: somebody wrote in between, or the row is gone; the decision is void.
     async fn save(&mut self, workspace: &mut Workspace, decision: &Decision) -> Result<bool, Stop> {
         let store = &self.context.backends.store;
-        match store.workspace_save(self.epoch, workspace, &decision.status, &decision.transitions).await? {
+        let Decision { status, transitions, archive, .. } = decision;
+        let saved =
+            store.workspace_save_archived(self.epoch, workspace, status, transitions, archive.as_ref());
+        match saved.await? {
             Saved::Saved(revision) => {
                 for transition in &decision.transitions {
                     tracing::info!(

@@ -118,8 +118,8 @@ fn needs_health(instance: &Seen<Instance>) -> bool {
 /// The archive that has to be seen to judge this workspace: the one just written, or the one that is
 /// the home, or one nobody has looked at yet.
 fn archive_to_see(workspace: &Workspace, outcome: Option<&Outcome>) -> Option<ArchiveKey> {
-    if let Some(Outcome::Archived { key }) = outcome {
-        return Some(*key);
+    if let Some(Outcome::Archived { archive }) = outcome {
+        return Some(archive.key);
     }
     let status = &workspace.status;
     let needed = status.home.truth == Truth::Archive || status.conditions.archive_ready.is_none();

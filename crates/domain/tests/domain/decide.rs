@@ -99,7 +99,7 @@ fn what_is_observed_counts_more_than_what_was_reported() {
 
 fn packed() -> (Action, Outcome) {
     let key = key(this_op());
-    (Action::PutArchive { key, from: CURRENT }, Outcome::Archived { key })
+    (Action::PutArchive { key, from: CURRENT }, archived(key))
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn reports_of_other_operations_and_generations_change_nothing() {
         (
             given(Phase::Standby, Desired::Archived, Operation::Archiving, Truth::Volume),
             Action::PutArchive { key: old_key(), from: CURRENT },
-            Outcome::Archived { key: old_key() },
+            archived(old_key()),
         ),
         (given(Phase::Running, Desired::Standby, Operation::Stopping, Truth::Volume), packed().0, packed().1),
         (restoring.clone(), restore(OLD), Outcome::Restored { key: old_key(), generation: OLD }),

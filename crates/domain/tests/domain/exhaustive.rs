@@ -55,8 +55,8 @@ fn reports() -> Vec<Option<(Action, Outcome)>> {
         None,
         Some((Action::StopInstance, Outcome::Done)),
         Some((Action::StartInstance { generation: CURRENT }, Outcome::Done)),
-        Some((put(this_op()), Outcome::Archived { key: key(this_op()) })),
-        Some((put(next_op()), Outcome::Archived { key: key(next_op()) })),
+        Some((put(this_op()), archived(key(this_op())))),
+        Some((put(next_op()), archived(key(next_op())))),
         Some((restore(CURRENT), Outcome::Restored { key: old_key(), generation: CURRENT })),
         Some((restore(OLD), Outcome::Restored { key: old_key(), generation: OLD })),
         failed(ErrorReason::ActionFailed),
@@ -241,7 +241,7 @@ fn knows(case: &Case<'_>) -> bool {
 fn the_truth_moves_only_with_the_home(case: &Case<'_>) -> Checked {
     let (before, after) = (&case.ws.status, &case.got.status);
     let report = case.outcome.map(|(_, outcome)| outcome);
-    let stored = |key: Option<ArchiveKey>| key.is_some_and(|key| report == Some(&Outcome::Archived { key }));
+    let stored = |key: Option<ArchiveKey>| key.is_some_and(|key| report == Some(&archived(key)));
     let moved = after.home.truth != before.home.truth;
     must(
         (after.archive_key == before.archive_key) || (moved && after.home.truth == Truth::Archive),

@@ -18,7 +18,7 @@ use codehub_domain::{
     retry::Policy,
 };
 
-use crate::support::{at, op, workspace};
+use crate::support::{archived, at, op, workspace};
 
 /// Small, seeded, and the same everywhere.
 struct Dice(u64);
@@ -132,7 +132,7 @@ impl World {
             }
             Action::PutEmptyArchive { key } => {
                 self.archives.entry(*key).or_insert(0);
-                Outcome::Archived { key: *key }
+                archived(*key)
             }
             Action::Restore { from, into, wipe } => {
                 self.volumes.retain(|generation, _| !wipe.contains(generation));
@@ -156,7 +156,7 @@ impl World {
             Action::PutArchive { key, from } => match self.volumes.get(from) {
                 Some(Content::Home(home)) => {
                     self.archives.entry(*key).or_insert(*home);
-                    Outcome::Archived { key: *key }
+                    archived(*key)
                 }
                 Some(Content::Half) | None => failed("no home to pack"),
             },

@@ -23,8 +23,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture, WaitForCancellationFutureOwned};
 
 use super::{
-    ConnectionHandle, Front, Takeover,
-    patience::Patience,
+    ConnectionHandle, Front, Place, Takeover,
     remembered::{self, Begun, Client},
 };
 use crate::{
@@ -44,6 +43,7 @@ use crate::{
     log_answered,
     metrics::Outcome,
     pages::answers,
+    patience::Patience,
     policy,
     polled_when_woken::PolledWhenWoken,
     wake::NotReady,
@@ -69,6 +69,7 @@ pub(crate) async fn serve(
     stream: TcpStream,
     addr: SocketAddr,
     front: &Front,
+    place: &Arc<Place>,
     shutdown: &CancellationToken,
 ) -> Next {
     let (reading, writer) = stream.into_split();
@@ -80,7 +81,10 @@ pub(crate) async fn serve(
         loan: None,
         answering: 0,
         answer: Outbound::default(),
-        patience: Patience::new(front.heads_within),
+        patience: Patience::new(place.patience(front.heads_within)),
+        place,
+        headless: true,
+        stranger: true,
         shutdown: PolledWhenWoken::new(shutdown.cancelled()),
         closing: None,
         ending: false,
@@ -93,7 +97,10 @@ pub(crate) async fn serve(
                 let Some((stream, ahead)) = connection.into_stream() else { return Next::Ended };
                 return Next::Http2(stream, ahead);
             }
-            Incoming::Remembered(begun) => connection.remembered(begun).await,
+            Incoming::Remembered(begun) => {
+                connection.recognized();
+                connection.remembered(begun).await
+            }
             Incoming::Request(found) => Box::pin(connection.taken_apart(*found)).await,
             Incoming::Refused(malformed) => {
                 Box::pin(connection.refuse(malformed)).await;
@@ -115,6 +122,11 @@ pub(crate) async fn serve(
 
 struct Connection<'a> {
     front: &'a Front,
+    place: &'a Arc<Place>,
+    /// No head has come.
+    headless: bool,
+    /// Nobody who is signed in has sent anything, as far as is known here.
+    stranger: bool,
     client: Client,
     /// `None` while the body of a request has it.
     reader: Option<ClientReader>,
@@ -168,6 +180,10 @@ impl Connection<'_> {
         loop {
             if let Some(found) = self.find() {
                 self.patience.begin_anew();
+                if std::mem::take(&mut self.headless) {
+                    self.place.head_came();
+                    self.patience.set(self.place.patience(self.front.heads_within));
+                }
                 return Poll::Ready(found);
             }
             match self.poll_read(cx) {
@@ -179,7 +195,9 @@ impl Connection<'_> {
             if self.closed || (self.ending && self.is_between_requests()) {
                 return Poll::Ready(Incoming::Ended);
             }
-            return self.patience.poll(cx).map(|()| Incoming::Ended);
+            ready!(self.patience.poll(cx));
+            self.place.gave_up();
+            return Poll::Ready(Incoming::Ended);
         }
     }
 
@@ -261,6 +279,14 @@ impl Connection<'_> {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+
+    /// Somebody who is signed in has sent something. Only the first time is any work.
+    fn recognized(&mut self) {
+        if std::mem::take(&mut self.stranger) {
+            self.place.signed_in();
+            self.patience.set(self.front.heads_within);
+        }
     }
 
     /// The head of the request that is being answered is needed no more.
@@ -362,7 +388,7 @@ impl Connection<'_> {
         let request = request.map(|()| body);
         let handle = (!self.front.is_proxied(request.uri())).then(|| self.handle());
         let front = self.front;
-        let mut serving = pin!(front.answer(request, self.client.peer.addr, handle));
+        let mut serving = pin!(front.answer(request, self.client.peer.addr, self.place, handle));
         let response = poll_fn(|cx| match serving.as_mut().poll(cx) {
             Poll::Ready(response) => Poll::Ready(response.ok()),
             Poll::Pending => {
@@ -370,10 +396,12 @@ impl Connection<'_> {
                 self.poll_gone(cx).map(|()| None)
             }
         });
-        match response.await {
-            Some(response) => self.send(response, &asked).await,
-            None => GoesOn::No,
+        let Some(response) = response.await else { return GoesOn::No };
+        if self.stranger && !self.place.is_strangers() {
+            self.recognized();
         }
+        let asked = Asked { close: asked.close || self.place.goes_back(), ..asked };
+        self.send(response, &asked).await
     }
 
     fn handle(&mut self) -> ConnectionHandle {
@@ -410,7 +438,9 @@ impl Connection<'_> {
         }
         self.look_for_the_body().await;
         let unread = self.loan.take().is_some();
-        GoesOn::unless(self.end(close || unread, unread).await)
+        // On a place that others are waiting for nobody lingers.
+        let lingers = unread && !self.place.goes_back();
+        GoesOn::unless(self.end(close || unread, lingers).await)
     }
 
     /// Takes the reading side back, if the body of the request has no more use for it.

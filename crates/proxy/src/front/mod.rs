@@ -6,7 +6,7 @@
 //! would be paid for by every asset of every IDE.
 
 pub(crate) mod connection;
-mod patience;
+mod places;
 mod remembered;
 
 use std::{
@@ -20,8 +20,8 @@ use std::{
 
 use axum::{Router, extract::ConnectInfo};
 use bytes::{Bytes, BytesMut};
-use futures::future::Either;
-use http::{Request, Response, Uri};
+use futures::future::{Either, ready};
+use http::{HeaderValue, Request, Response, Uri, Version, header};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -36,7 +36,17 @@ use tokio_util::{
 };
 use tower::ServiceExt;
 
-use crate::{Peer, Proxy, ProxyBody, http1::head::MAX_HEAD, is_ours};
+use crate::{
+    Peer, Proxy, ProxyBody, client,
+    error::ProxyError,
+    hosts::Hosts,
+    http1::head::MAX_HEAD,
+    is_ours,
+    pages::{answers, text::Appearance},
+    wake::resolve::Visit,
+};
+
+pub use places::{NoPlace, Place, PlaceLimits, Places};
 
 /// HTTP/2 clients are asked this often whether they are still there.
 const STILL_THERE: Duration = Duration::from_secs(30);
@@ -98,10 +108,22 @@ impl Takeover {
     }
 }
 
+/// How a request came in, as an extension of the request.
+#[derive(Clone)]
+pub struct Arrival {
+    /// The other end of the connection is a proxy whose word counts.
+    pub trusted: bool,
+    /// The connection's.
+    pub place: Arc<Place>,
+}
+
 /// What all connections lead to.
 pub struct Front {
     pub proxy: Option<Arc<Proxy>>,
     pub application: Application,
+    /// For which hosts requests are answered.
+    pub hosts: Hosts,
+    pub trusted_proxies: Vec<ipnet::IpNet>,
     /// A client gets this long for the head of its (next) request.
     pub heads_within: Duration,
 }
@@ -112,10 +134,30 @@ impl Front {
     }
 
     /// Serves a connection until it ends; from the shutdown on, only what is under way.
-    pub async fn serve(&self, stream: TcpStream, addr: SocketAddr, shutdown: &CancellationToken) {
-        if let connection::Next::Http2(stream, read) = connection::serve(stream, addr, self, shutdown).await {
-            Box::pin(self.serve_http2(Rewound { stream, read }, addr, shutdown)).await;
+    pub async fn serve(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        place: &Arc<Place>,
+        shutdown: &CancellationToken,
+    ) {
+        let next = connection::serve(stream, addr, self, place, shutdown).await;
+        if let connection::Next::Http2(stream, read) = next
+            && !place.goes_back()
+        {
+            Box::pin(self.serve_http2(Rewound { stream, read }, addr, place, shutdown)).await;
         }
+    }
+
+    /// Whether a request is answered at all; before anybody looks at it.
+    fn screen(&self, request: &Request<ProxyBody>, arrival: &Arrival) -> Result<(), ProxyError> {
+        let (uri, headers) = (request.uri(), request.headers());
+        self.hosts.screen(uri, request.version(), headers, arrival.trusted)?;
+        if arrival.place.is_for_checks() && !is_check(uri) {
+            arrival.place.was_for_checks();
+            return Err(ProxyError::Busy);
+        }
+        Ok(())
     }
 
     /// Answers one request. A request of the application knows its connection, where it may close that.
@@ -126,23 +168,42 @@ impl Front {
         &self,
         mut request: Request<ProxyBody>,
         addr: SocketAddr,
+        place: &Arc<Place>,
         connection: Option<ConnectionHandle>,
     ) -> impl Future<Output = Result<Response<ProxyBody>, JoinError>> + Send + use<> {
+        place.head_came();
+        let trusted = client::is_trusted(addr.ip(), &self.trusted_proxies);
+        let arrival = Arrival { trusted, place: place.clone() };
+        if let Err(error) = self.screen(&request, &arrival) {
+            return Either::Right(Either::Left(ready(Ok(refused(&error, &request)))));
+        }
         if let Some(proxy) = self.proxy.as_ref().filter(|_| is_ours(request.uri())) {
+            if place.is_strangers() {
+                request.extensions_mut().insert(arrival);
+            }
             let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
             return Either::Left(async move { Ok(proxy.serve(request, peer).await) });
         }
         request.extensions_mut().insert(ConnectInfo(addr));
+        request.extensions_mut().insert(arrival);
         if let Some(connection) = connection {
             request.extensions_mut().insert(connection);
         }
-        Either::Right(Box::pin(self.application.clone().answer(request.map(axum::body::Body::new))))
+        Either::Right(Either::Right(Box::pin(
+            self.application.clone().answer(request.map(axum::body::Body::new)),
+        )))
     }
 
-    async fn serve_http2(&self, stream: Rewound, addr: SocketAddr, shutdown: &CancellationToken) {
+    async fn serve_http2(
+        &self,
+        stream: Rewound,
+        addr: SocketAddr,
+        place: &Arc<Place>,
+        shutdown: &CancellationToken,
+    ) {
         let closing = ConnectionHandle::default();
         let service = service_fn(|request: Request<Incoming>| {
-            self.answer(request.map(ProxyBody::from), addr, Some(closing.clone()))
+            self.answer(request.map(ProxyBody::from), addr, place, Some(closing.clone()))
         });
         let mut server = http2::Builder::new(TokioExecutor::new());
         server
@@ -166,6 +227,22 @@ impl Front {
             tracing::debug!(peer = %addr, %error, "a connection ended early");
         }
     }
+}
+
+/// Whether a machine asks how this server is.
+fn is_check(uri: &Uri) -> bool {
+    matches!(uri.path(), "/healthz" | "/readyz" | "/metrics")
+}
+
+fn refused(error: &ProxyError, request: &Request<ProxyBody>) -> Response<ProxyBody> {
+    let visit = Visit::of(request.method(), request.headers());
+    tracing::debug!(%error, path = request.uri().path(), "a request was refused");
+    let mut response = answers::render(error, visit, Appearance::of(request.headers()), None);
+    if matches!(error, ProxyError::BadRequest(_)) && request.version() < Version::HTTP_2 {
+        // Where a request is not understood, neither is what follows it.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// A connection with what was read of it put back.

@@ -23,10 +23,8 @@ use crate::{
     },
     own,
     policy::{
-        Cookies, Forwarded, HeaderKind, Named, RequestHead, RequestPolicy, Sent,
-        cookies::{self, Session},
-        forwarded_chain, is_host, items,
-        location::Mount,
+        Cookies, Forwarded, HeaderKind, Named, RequestHead, RequestPolicy, Sent, cookies, forwarded_chain,
+        is_host, is_same_origin, items, location::Mount,
     },
     request_id::new_id,
     route,
@@ -58,7 +56,7 @@ impl Client {
 pub(super) struct Memo {
     authorization: Option<Box<[u8]>>,
     cookie: Option<Box<[u8]>>,
-    /// What of the cookies is the workspace's, where our session is among them.
+    /// What of the cookies is the workspace's, where some of ours are among them.
     cookie_left: Option<Vec<u8>>,
     host: Box<str>,
     caller: Recognized,
@@ -75,16 +73,20 @@ impl Memo {
         cookie: Option<&[u8]>,
     ) -> Option<Box<Self>> {
         let (id, _) = route::split(target)?;
-        let host = std::str::from_utf8(host).ok().filter(|host| is_host(host.as_bytes()))?.into();
-        let session = cookies::session_in(cookie.into_iter());
-        let has_session = session != Session::None;
+        // The same host again is the same answer; another is looked at anew.
+        let host = std::str::from_utf8(host).ok().filter(|host| is_host(host.as_bytes()))?;
+        if !proxy.settings.hosts.allows(host.as_bytes()) {
+            return None;
+        }
+        let host = host.into();
+        let session = proxy.callers.session_in(cookie);
         let caller = proxy.callers.recognize(authorization.and_then(bearer_in), session)?;
         let fresh = proxy.routes.fresh(id)?;
         authorize::owner_only(&fresh.view, caller.identified.caller).ok()?;
         if resolve::decide(&fresh.view, Visit::Other) != Answer::Forward {
             return None;
         }
-        let cookie_left = cookie.filter(|_| has_session).map(cookies::without_session);
+        let cookie_left = cookie.filter(|cookie| cookies::has_ours(cookie)).map(cookies::without_ours);
         let (authorization, cookie) = (authorization.map(Box::from), cookie.map(Box::from));
         Some(Box::new(Self { authorization, cookie, cookie_left, host, caller, fresh }))
     }
@@ -148,6 +150,7 @@ impl<'b> Credentials<'b> {
                 | HeaderKind::TransferEncoding
                 | HeaderKind::Upgrade => return None,
                 HeaderKind::Claim if trusted => return None,
+                HeaderKind::FetchSite if !is_same_origin(line.value) => return None,
                 _ => continue,
             };
             if only.replace(line.value).is_some() {

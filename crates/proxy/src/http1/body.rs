@@ -18,7 +18,11 @@ use tokio::time::Sleep;
 use crate::{
     activity::{ActivityKind, Cell},
     http1::{client_body::ClientBody, pool::Lease},
+    patience::Patience,
 };
+
+/// The body of a request is given up when nothing of it came for so long.
+const BYTES_WITHIN: Duration = Duration::from_secs(300);
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -36,6 +40,7 @@ pub enum ProxyBody {
 }
 
 impl ProxyBody {
+    /// Any other body, at the price of an allocation.
     pub fn boxed<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -166,6 +171,8 @@ pub(crate) struct ToWorkspace {
     body: ProxyBody,
     /// `None` for polls, which are nobody's work.
     cell: Option<Arc<Cell>>,
+    /// How long the client may send nothing.
+    bytes: Patience,
     /// `Expect: 100-continue`: nothing is read from the client before the workspace wants it, or did
     /// not say anything for a while.
     patience: Option<Pin<Box<Sleep>>>,
@@ -173,7 +180,8 @@ pub(crate) struct ToWorkspace {
 
 impl ToWorkspace {
     pub(crate) fn new(body: ProxyBody, cell: Option<Arc<Cell>>, patience: Option<Duration>) -> Self {
-        Self { body, cell, patience: patience.map(|patience| Box::pin(tokio::time::sleep(patience))) }
+        let patience = patience.map(|patience| Box::pin(tokio::time::sleep(patience)));
+        Self { body, cell, bytes: Patience::new(BYTES_WITHIN), patience }
     }
 
     /// The workspace wants it.
@@ -186,6 +194,7 @@ impl ToWorkspace {
         self.body.is_end_stream().then(|| Self {
             body: ProxyBody::Empty,
             cell: self.cell.clone(),
+            bytes: Patience::new(BYTES_WITHIN),
             patience: None,
         })
     }
@@ -203,7 +212,11 @@ impl Body for ToWorkspace {
             ready!(patience.as_mut().poll(cx));
             self.patience = None;
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            let late = || io::Error::from(io::ErrorKind::TimedOut);
+            return self.bytes.poll(cx).map(|()| Some(Err(late().into())));
+        };
+        self.bytes.begin_anew();
         if frame.is_some()
             && let Some(cell) = &self.cell
         {

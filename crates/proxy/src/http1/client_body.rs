@@ -64,6 +64,7 @@ impl Loan {
     }
 }
 
+/// The body of an HTTP/1 request as it arrives from the client.
 pub struct ClientBody {
     reader: Option<ClientReader>,
     decoder: Decoder,

@@ -13,11 +13,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
 use super::{
     Context, Proxy, ProxyBody,
-    authorize::{self, Identified, Pass},
+    authorize::{Identified, Pass},
     error::ProxyError,
     metrics::Outcome,
     pages::answers::json,
-    policy, route,
+    route,
     routes::Entry,
     wake::{
         self, NotReady,
@@ -58,7 +58,7 @@ impl Call {
         let call = match (name, request.method()) {
             // It identified the caller a moment ago.
             ("events", &Method::GET) => {
-                Self::Events(Box::new(Pass::of(headers, identified).ok_or(ProxyError::SignIn)?))
+                Self::Events(Box::new(proxy.callers.pass(headers, identified).ok_or(ProxyError::SignIn)?))
             }
             ("wake", &Method::POST) => Self::Wake,
             ("keep-awake", &Method::POST) => Self::KeepAwake,
@@ -66,9 +66,7 @@ impl Call {
             _ => Self::Nothing,
         };
         if matches!(call, Self::Wake | Self::KeepAwake) {
-            let host = policy::effective_host(headers, context.trusted, context.host.as_ref());
-            let public = &proxy.settings.public_authority;
-            authorize::same_origin(headers, identified.caller, host.as_deref(), public)?;
+            proxy.same_origin(context, headers, identified)?;
         }
         Ok(Some(call))
     }

@@ -67,6 +67,12 @@ const QUERY_VALUE: &AsciiSet = &CONTROLS
     .add(b'=')
     .add(b'?');
 
+/// The very address that was asked for.
+pub(crate) fn here(uri: &Uri) -> HeaderValue {
+    let here = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    HeaderValue::from_str(here).unwrap_or_else(|_| HeaderValue::from_static("/"))
+}
+
 pub(crate) fn sign_in_address(uri: &Uri) -> HeaderValue {
     let next = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     HeaderValue::try_from(format!("/login?next={}", utf8_percent_encode(next, QUERY_VALUE)))

@@ -224,6 +224,8 @@ pub(crate) fn failed(look: Appearance, error: &ProxyError, id: Option<WorkspaceI
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),
         ProxyError::NotYours => lang.not_yours(),
+        ProxyError::Misdirected => lang.misdirected(),
+        ProxyError::Busy => lang.busy(),
         _ => match error.side() {
             Side::Client => lang.refused(),
             Side::Upstream => lang.unavailable(),

@@ -140,6 +140,26 @@ impl Lang {
         }
     }
 
+    pub(crate) const fn misdirected(self) -> Words {
+        Words {
+            title: self.pick("Wrong host name", "잘못된 호스트 이름입니다"),
+            text: self.pick(
+                "This server does not answer under the host name you used. Open it at its own address. Whoever runs it can allow more names with HOSTS_ALLOWED.",
+                "이 서버는 요청한 호스트 이름으로 응답하지 않습니다. 서버의 원래 주소로 여세요. 운영자는 HOSTS_ALLOWED로 다른 이름을 허용할 수 있습니다.",
+            ),
+        }
+    }
+
+    pub(crate) const fn busy(self) -> Words {
+        Words {
+            title: self.pick("The server is busy", "서버가 혼잡합니다"),
+            text: self.pick(
+                "It has no free places for people who are not signed in. Try again in a moment.",
+                "로그인하지 않은 사용자에게 내줄 자리가 없습니다. 잠시 후 다시 시도하세요.",
+            ),
+        }
+    }
+
     pub(crate) const fn not_found(self) -> Words {
         Words {
             title: self.pick("There is no such workspace", "없는 워크스페이스입니다"),

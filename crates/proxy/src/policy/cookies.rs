@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use super::Verdict;
-use crate::credential::SESSION_COOKIE;
+use crate::credential::CookieNames;
 
 /// How many session cookies a request has. Two could mean that somebody planted one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,9 @@ fn split(part: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn is_session(part: &[u8]) -> bool {
-    split(part).0 == SESSION_COOKIE.as_bytes()
+/// Whether it is one of ours, read or not.
+fn is_ours(part: &[u8]) -> bool {
+    CookieNames::any_is(split(part).0)
 }
 
 fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -33,15 +34,15 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes)
 }
 
-/// Our session cookie among all cookies of all `Cookie` headers.
-pub(crate) fn session(headers: &HeaderMap) -> Session<'_> {
-    session_in(cookies(headers))
+/// Our session cookie, which is called so, among all cookies of all `Cookie` headers.
+pub(crate) fn session<'h>(headers: &'h HeaderMap, name: &str) -> Session<'h> {
+    session_in(cookies(headers), name)
 }
 
-/// Our session cookie among the values of all `Cookie` headers.
-pub(crate) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<'a> {
+/// Our session cookie, which is called so, among the values of all `Cookie` headers.
+pub(crate) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>, name: &str) -> Session<'a> {
     let mut found = Session::None;
-    for part in values.flat_map(parts).filter(|part| is_session(part)) {
+    for part in values.flat_map(parts).filter(|part| split(part).0 == name.as_bytes()) {
         found = match found {
             Session::None => Session::One(split(part).1),
             Session::One(_) | Session::Several => return Session::Several,
@@ -52,39 +53,34 @@ pub(crate) fn session_in<'a>(values: impl Iterator<Item = &'a [u8]>) -> Session<
 
 /// What of all cookies is the workspace's, in one line. HTTP/2 clients may split cookies into several headers,
 /// which HTTP/1.1 forbids.
-pub(crate) fn joined_without_session(headers: &HeaderMap) -> Vec<u8> {
+pub(crate) fn joined_without_ours(headers: &HeaderMap) -> Vec<u8> {
     let kept: Vec<Vec<u8>> = cookies(headers)
-        .map(|value| if parts(value).any(is_session) { without_session(value) } else { value.into() })
+        .map(|value| if parts(value).any(is_ours) { without_ours(value) } else { value.into() })
         .filter(|value| !value.trim_ascii().is_empty())
         .collect();
     kept.join(&b"; "[..])
 }
 
-/// A `Cookie` header without any copy of our session; everything else stays byte for byte as sent.
-pub(crate) fn without_session_if_there(value: &[u8]) -> Verdict<'_> {
-    if !parts(value).any(is_session) {
+/// A `Cookie` header without those that are ours; everything else stays byte for byte as sent.
+pub(crate) fn without_ours_if_there(value: &[u8]) -> Verdict<'_> {
+    if !parts(value).any(is_ours) {
         return Verdict::Keep;
     }
-    let left = without_session(value);
+    let left = without_ours(value);
     if left.trim_ascii().is_empty() { Verdict::Drop } else { Verdict::Replace(left.into()) }
 }
 
-/// What is left of the value of a `Cookie` header that has our session in it.
-pub(crate) fn without_session(value: &[u8]) -> Vec<u8> {
-    let first_goes = parts(value).next().is_some_and(is_session);
-    let kept: Vec<&[u8]> = parts(value).filter(|part| !is_session(part)).collect();
-    let joined = kept.join(&b';');
-    if first_goes { joined.trim_ascii_start().to_vec() } else { joined }
+/// Whether one of ours is among the cookies of a `Cookie` header.
+pub(crate) fn has_ours(value: &[u8]) -> bool {
+    parts(value).any(is_ours)
 }
 
-/// Tells the browser to forget session cookies that were set below a workspace's path. Ours is set
-/// for the whole origin and stays.
-pub(crate) fn remove_planted_session(headers: &mut HeaderMap, base_path: &str) {
-    for path in [base_path, base_path.trim_end_matches('/')] {
-        if let Ok(value) = HeaderValue::try_from(format!("{SESSION_COOKIE}=; Path={path}; Max-Age=0")) {
-            headers.append(header::SET_COOKIE, value);
-        }
-    }
+/// What is left of the value of a `Cookie` header that has one of ours in it.
+pub(crate) fn without_ours(value: &[u8]) -> Vec<u8> {
+    let first_goes = parts(value).next().is_some_and(is_ours);
+    let kept: Vec<&[u8]> = parts(value).filter(|part| !is_ours(part)).collect();
+    let joined = kept.join(&b';');
+    if first_goes { joined.trim_ascii_start().to_vec() } else { joined }
 }
 
 /// Confines a cookie that the workspace sets to its own path. `None`: it could be taken for ours, or cannot be
@@ -95,7 +91,7 @@ pub(crate) fn confine(cookie: &[u8], base_path: &str) -> Option<Vec<u8>> {
     let (name, _) = split(pair);
     // A cookie without a name is sent as its bare value, which could read `session=…`.
     if name.is_empty()
-        || name.eq_ignore_ascii_case(SESSION_COOKIE.as_bytes())
+        || CookieNames::any_resembles(name)
         || has_prefix(name, b"__host-")
         || has_prefix(name, b"__http-")
         || has_prefix(name, b"__host-http-")

@@ -17,7 +17,7 @@ pub(crate) mod names;
 mod request;
 
 pub(crate) use names::{HeaderKind, kind};
-pub(crate) use request::{Forwarded, RequestHead, Sent, copy_lines, forwarded_chain, put};
+pub(crate) use request::{FORWARDED_HOST, Forwarded, RequestHead, Sent, copy_lines, forwarded_chain, put};
 
 use location::Mount;
 
@@ -137,11 +137,12 @@ impl RequestPolicy<'_> {
             HeaderKind::Cookie => match self.cookies {
                 Cookies::AsSent => Verdict::Keep,
                 Cookies::Replaced(_) => Verdict::Drop,
-                Cookies::Searched => cookies::without_session_if_there(line.value),
+                Cookies::Searched => cookies::without_ours_if_there(line.value),
             },
             HeaderKind::WebSocketExtensions => drop_if(self.plain_websockets),
             HeaderKind::ContentType
             | HeaderKind::Date
+            | HeaderKind::FetchSite
             | HeaderKind::Location
             | HeaderKind::NoTrailer
             | HeaderKind::OriginWide
@@ -192,6 +193,7 @@ impl<'p> ResponsePolicy<'p> {
             | HeaderKind::Cookie
             | HeaderKind::Date
             | HeaderKind::Expect
+            | HeaderKind::FetchSite
             | HeaderKind::Host
             | HeaderKind::NoTrailer
             | HeaderKind::Other
@@ -294,14 +296,21 @@ pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<He
     (!h2c).then(|| protocol.clone())
 }
 
-/// The host a trusted proxy says it was asked for, else the one we were asked for.
-pub(crate) fn effective_host(
-    headers: &HeaderMap,
-    trusted: bool,
-    host: Option<&HeaderValue>,
-) -> Option<String> {
-    let claimed = trusted.then(|| headers.get(request::FORWARDED_HOST)).flatten();
-    claimed.or(host).and_then(|host| host.to_str().ok()).map(str::to_owned)
+/// What a browser says of the page that sent a request: `Sec-Fetch-Site`.
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether that page is one of the same origin, or there is none (an address typed, a bookmark).
+pub(crate) fn is_same_origin(fetch_site: &[u8]) -> bool {
+    matches!(fetch_site, b"same-origin" | b"none")
+}
+
+/// Whether the page that sent this is one of another origin, other than by leading a person here.
+pub(crate) fn is_embedded_elsewhere(method: &Method, headers: &HeaderMap) -> bool {
+    let foreign = headers.get_all(FETCH_SITE).iter().any(|site| !is_same_origin(site.as_bytes()));
+    let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
+    let followed =
+        *method == Method::GET && is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document");
+    foreign && !followed
 }
 
 /// Whether a `Content-Type` is that of an event stream, whose heartbeats are nobody's work.

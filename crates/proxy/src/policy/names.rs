@@ -14,6 +14,8 @@ pub(crate) enum HeaderKind {
     /// A name of this list with underscores: programs that turn names into variables read it as the real one.
     Disguised,
     Expect,
+    /// What a browser says of the page that sent a request.
+    FetchSite,
     /// Another header of this hop, and only of it.
     HopByHop,
     Host,
@@ -63,6 +65,7 @@ fn listed(lower: &[u8]) -> HeaderKind {
         b"expect" => HeaderKind::Expect,
         b"host" => HeaderKind::Host,
         b"location" => HeaderKind::Location,
+        b"sec-fetch-site" => HeaderKind::FetchSite,
         b"sec-websocket-extensions" => HeaderKind::WebSocketExtensions,
         b"service-worker-allowed" => HeaderKind::ServiceWorkerAllowed,
         b"set-cookie" => HeaderKind::SetCookie,
@@ -114,6 +117,7 @@ mod tests {
             ("Forwarded", HeaderKind::Claim),
             ("X-Real-IP", HeaderKind::Claim),
             ("Use-As-Dictionary", HeaderKind::OriginWide),
+            ("Sec-Fetch-Site", HeaderKind::FetchSite),
             ("Public-Key-Pins-Report-Only", HeaderKind::OriginWide),
             ("", HeaderKind::Other),
             ("x", HeaderKind::Other),

@@ -478,8 +478,13 @@ async fn a_trusted_proxy_in_front_is_believed() {
         assert!(seen.contains(&format!("\r\n{expected}\r\n")), "{expected} not in {seen}");
     }
     // And so is the host it was asked for, when a WebSocket's origin is compared.
-    let upgrade = ["Connection: upgrade", "Upgrade: websocket", "X-Forwarded-Host: public.example"];
-    for (origin, status) in [("https://public.example", 200), ("https://evil.example", 403)] {
+    let upgrade = ["Connection: upgrade", "Upgrade: websocket", claims[1], claims[2]];
+    for (origin, status) in [
+        ("https://public.example", 200),
+        ("http://public.example", 403),
+        ("https://public.example:8443", 403),
+        ("https://evil.example", 403),
+    ] {
         let origin = format!("Origin: {origin}");
         let cookie = cookie();
         let lines = [&upgrade[..], &[&origin, &cookie]].concat();
@@ -494,7 +499,7 @@ async fn a_page_of_another_origin_may_not_write_with_the_cookie() {
     let upstream = Upstream::echoing_heads().await;
     let rig = Rig::before(&upstream).await;
     let (cookie, token) = (cookie(), format!("Authorization: Bearer {TOKEN}"));
-    let (ours, foreign) = ("Origin: https://code.example.com", "Origin: https://evil.example");
+    let (ours, foreign) = ("Origin: http://code.example.com", "Origin: https://evil.example");
     for (method, lines, status) in [
         ("POST", &[&cookie[..], foreign][..], 403),
         ("DELETE", &[&cookie, "Origin: null"], 403),

@@ -49,7 +49,7 @@ async fn keep_alives_of_a_reconnected_tab_are_no_work_and_a_key_is() {
             "Upgrade: websocket",
             "Sec-WebSocket-Version: 13",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-            "Origin: https://code.example.com",
+            "Origin: http://code.example.com",
             &cookie,
         ];
         let path = format!("/stable-1234?reconnectionToken=x&{query}&skipWebSocketFrames=false");

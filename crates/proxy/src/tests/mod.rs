@@ -2,6 +2,7 @@
 //! behind, and clients that write the bytes themselves where the bytes are the point.
 
 mod abuse;
+mod doors;
 mod forward;
 mod http1;
 mod idle;

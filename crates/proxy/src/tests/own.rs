@@ -19,7 +19,7 @@ use crate::{
     gate::{Sleep, Woken},
 };
 
-const ORIGIN: &str = "Origin: https://code.example.com";
+const ORIGIN: &str = "Origin: http://code.example.com";
 
 /// The events of a page, as they come.
 struct Page {

@@ -145,7 +145,7 @@ async fn an_upgrade_confines_it_too() {
     .await;
     let rig = Rig::before(&upstream).await;
     let mut stream = rig.connect().await;
-    let (cookie, ours) = (format!("Cookie: {COOKIE}"), "Origin: https://code.example.com");
+    let (cookie, ours) = (format!("Cookie: {COOKIE}"), "Origin: http://code.example.com");
     let lines = [&*cookie, ours, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
     stream.write_all(head("GET", "/", &lines).as_bytes()).await.unwrap();
     let answer = read_head(&mut stream).await.unwrap();

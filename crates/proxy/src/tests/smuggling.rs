@@ -352,7 +352,7 @@ async fn a_refused_upgrade_is_no_way_around_the_reader() {
     let rig = Rig::before(&upstream).await;
     let cookie = format!("Cookie: {COOKIE}");
     let upgrade =
-        [&cookie[..], "Connection: Upgrade", "Upgrade: websocket", "Origin: https://code.example.com"];
+        [&cookie[..], "Connection: Upgrade", "Upgrade: websocket", "Origin: http://code.example.com"];
     for (next, status) in [
         (head("GET", "/next", &[&cookie, "Connection: close"]), "200"),
         (post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", SMUGGLED), "400"),

@@ -28,6 +28,7 @@ use crate::{
     activity::Activity,
     front,
     gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, Woken, WorkspaceView},
+    hosts::Hosts,
 };
 
 pub(super) const SESSION: &str = "owner-secret";
@@ -233,7 +234,8 @@ impl Rig {
         let shutdown = CancellationToken::new();
         let settings = Settings {
             wake_hold: options.hold,
-            public_authority: "code.example.com".into(),
+            base_url: "http://code.example.com".into(),
+            hosts: hosts(),
             trusted_proxies: options.trusted,
             rules: Arc::new(options.rules),
         };
@@ -292,6 +294,11 @@ impl Rig {
     }
 }
 
+/// What the rig answers for: its base, bare addresses, and a name that old tests use.
+fn hosts() -> Hosts {
+    Hosts::new("http://code.example.com", false, &["a".into(), "public.example".into()])
+}
+
 /// Serves a proxy on a port of its own, with an application beside it.
 pub(super) async fn listen(
     proxy: Option<Arc<Proxy>>,
@@ -301,12 +308,23 @@ pub(super) async fn listen(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let application = front::Application::here(router);
-    let front = Arc::new(front::Front { proxy, application, heads_within: Duration::from_secs(60) });
+    let front = Arc::new(front::Front {
+        hosts: hosts(),
+        trusted_proxies: proxy
+            .as_ref()
+            .map(|proxy| proxy.settings.trusted_proxies.clone())
+            .unwrap_or_default(),
+        proxy,
+        application,
+        heads_within: Duration::from_secs(60),
+    });
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {
             stream.set_nodelay(true).unwrap();
             let (front, shutdown) = (front.clone(), shutdown.clone());
-            tokio::spawn(async move { front.serve(stream, peer, &shutdown).await });
+            tokio::spawn(
+                async move { front.serve(stream, peer, &front::Place::anywhere(), &shutdown).await },
+            );
         }
     });
     addr

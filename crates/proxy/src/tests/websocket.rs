@@ -18,7 +18,7 @@ use codehub_domain::activity::ActivityMode;
 use super::support::*;
 use crate::{activity::ActivityKind, websocket::frames::close_frame};
 
-const OURS: &str = "Origin: https://code.example.com";
+const OURS: &str = "Origin: http://code.example.com";
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: chat\r\n\r\n";
 
@@ -159,9 +159,11 @@ async fn the_origin_must_be_ours_unless_a_token_speaks() {
         (&[&cookie, "Origin: https://code.example.com.evil.example"], 403),
         (&[&cookie, OURS, "Origin: https://evil.example"], 403),
         (&[&cookie, "Origin: http://CODE.example.com"], 101),
+        (&[&cookie, "Origin: https://code.example.com"], 403),
+        (&[&cookie, "Origin: http://code.example.com:81"], 403),
         (&[&token], 101),
         (&[&token, "Origin: https://evil.example"], 101),
-        (&["Origin: https://code.example.com"], 401),
+        (&["Origin: http://code.example.com"], 401),
     ] {
         let mut stream = rig.connect().await;
         stream.write_all(handshake(lines).as_bytes()).await.unwrap();

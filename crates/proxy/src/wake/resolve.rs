@@ -23,15 +23,18 @@ impl Visit {
             Some(mode) => mode.as_bytes().eq_ignore_ascii_case(b"navigate"),
             None => method == Method::GET && accepts_html(headers),
         };
+        // A frame is opened by the page around it.
+        let dest = headers.get("sec-fetch-dest");
+        let navigates = navigates && dest.is_none_or(|dest| dest.as_bytes() == b"document");
         if navigates { Self::Navigation } else { Self::Other }
     }
 }
 
 /// A browser that loads a page before anybody asked for it is nobody opening it.
 fn prefetched(headers: &HeaderMap) -> bool {
-    ["sec-purpose", "purpose"].iter().any(|name| {
-        headers.get(*name).is_some_and(|value| value.as_bytes().to_ascii_lowercase().starts_with(b"prefetch"))
-    })
+    let purpose = headers.get("purpose");
+    headers.contains_key("sec-purpose")
+        || purpose.is_some_and(|value| value.as_bytes().to_ascii_lowercase().starts_with(b"prefetch"))
 }
 
 fn accepts_html(headers: &HeaderMap) -> bool {

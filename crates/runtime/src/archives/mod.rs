@@ -1,12 +1,15 @@
 //! The archives port. How bytes are laid out is nobody's business but the implementation's.
 
+pub mod record;
+#[cfg(test)]
+mod record_tests;
 mod volume;
 
 use async_trait::async_trait;
-use codehub_domain::{ArchiveKey, ErrorReason, Failure, Timestamp, VolumeKey, WorkspaceId};
+use codehub_domain::{ArchiveKey, ArchiveRecord, ErrorReason, Failure, Timestamp, VolumeKey, WorkspaceId};
 use tokio_util::sync::CancellationToken;
 
-use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, Progress};
+use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream, Progress};
 
 pub use volume::VolumeArchives;
 
@@ -49,8 +52,9 @@ pub trait Archives: Send + Sync + 'static {
     fn kind(&self) -> &'static str;
     /// Whether the store answers; what to fix if it does not.
     async fn ping(&self) -> Result<()>;
-    /// Packs the volume and stores it: data, then meta, then both verified. Finds its own finished
-    /// work of an earlier try and keeps it; never overwrites a finished archive.
+    /// Packs the volume and stores it: data, then meta, then both verified. Keeps the finished work of an earlier
+    /// try where that is what the volume is packed to (anything else is `Corrupted`); never overwrites a finished
+    /// archive. What it returns was computed here, not read from the store.
     async fn put(
         &self,
         key: &ArchiveKey,
@@ -71,24 +75,29 @@ pub trait Archives: Send + Sync + 'static {
     ) -> Result<ArchiveMeta>;
     /// `None`: data or meta is definitely not there.
     async fn head(&self, key: &ArchiveKey) -> Result<Option<ArchiveMeta>>;
+    /// What an archive is that nothing was recorded about yet: its own word. `None` as in [`Archives::head`].
+    async fn describe(&self, key: &ArchiveKey) -> Result<Option<Expected>> {
+        Ok(self.head(key).await?.map(|meta| meta.expected()))
+    }
     /// Everything of this deployment. Complete, or an error.
     async fn list(&self) -> Result<Vec<ListedArchive>>;
     async fn list_of(&self, workspace: WorkspaceId) -> Result<Vec<ListedArchive>>;
     /// What is in the directory `dir` of an archive (empty: the home), names after `after`, without
-    /// restoring it; `None` when it has no such directory.
+    /// restoring it; `None` when it has no such directory. Held against the record: meta, index, and what is read.
     async fn files(
         &self,
-        _key: &ArchiveKey,
+        _archive: &ArchiveRecord,
         _dir: &[u8],
         _after: Option<&[u8]>,
         _limit: usize,
     ) -> Result<Option<FilePage>> {
         Err(ArchiveError::NotListed)
     }
-    /// One file of an archive; `None` when there is no such path, no stream when it is not a file.
+    /// One file of an archive; `None` when there is no such path, no stream when it is not a file. Held against the
+    /// record like a listing.
     async fn file(
         &self,
-        _key: &ArchiveKey,
+        _archive: &ArchiveRecord,
         _path: &[u8],
     ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
         Err(ArchiveError::NotListed)

@@ -4,14 +4,15 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use codehub_domain::{ArchiveKey, VolumeKey, WorkspaceId};
+use codehub_domain::{ArchiveKey, ArchiveRecord, VolumeKey, WorkspaceId};
 use tokio_util::sync::CancellationToken;
 
 use codehub_archive::{
-    ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, ListedObject, ObjectArchives, Progress,
+    ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream, ListedObject, ObjectArchives,
+    Progress,
 };
 
-use super::{Archives, ListedArchive, Result};
+use super::{Archives, ListedArchive, Result, record};
 use crate::volumes::Volumes;
 
 /// An upload is given up for dead when nothing came after it for so long.
@@ -77,6 +78,10 @@ impl Archives for VolumeArchives {
         self.objects.head(&key.to_string()).await
     }
 
+    async fn describe(&self, key: &ArchiveKey) -> Result<Option<Expected>> {
+        self.objects.describe(&key.to_string()).await
+    }
+
     async fn list(&self) -> Result<Vec<ListedArchive>> {
         Ok(ours(self.objects.list().await?))
     }
@@ -87,20 +92,20 @@ impl Archives for VolumeArchives {
 
     async fn files(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         dir: &[u8],
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Option<FilePage>> {
-        self.objects.files(&key.to_string(), dir, after, limit).await
+        self.objects.files(&archive.key.to_string(), &record::expected(archive), dir, after, limit).await
     }
 
     async fn file(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         path: &[u8],
     ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
-        self.objects.file(&key.to_string(), path).await
+        self.objects.file(&archive.key.to_string(), &record::expected(archive), path).await
     }
 
     async fn delete(&self, key: &ArchiveKey) -> Result<()> {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use codehub_domain::{ArchiveKey, VolumeKey, WorkspaceId};
+use codehub_domain::{ArchiveKey, ArchiveRecord, VolumeKey, WorkspaceId};
 use sha2::{Digest as _, Sha256};
 use tokio::{
     io::AsyncWriteExt as _,
@@ -24,8 +24,8 @@ use crate::{
     volumes::Volumes,
 };
 use codehub_archive::{
-    ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, ObjectArchives, PackSummary, Progress,
-    UnpackSummary, hex,
+    ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream, ObjectArchives, PackSummary,
+    Progress, UnpackSummary, hex,
 };
 
 type Result<T> = std::result::Result<T, ArchiveError>;
@@ -86,9 +86,6 @@ impl Archives for DockerArchives {
         cancel: &CancellationToken,
     ) -> Result<ArchiveMeta> {
         let name = key.to_string();
-        if let Some(meta) = self.objects.finished(&name, progress, cancel).await? {
-            return Ok(meta);
-        }
         let mut job = self.jobs.start(Job::Pack { level: self.level }, volume, None).await?;
         let total = tokio::time::timeout(FIRST_WORD, job.total()).await;
         let total = total.map_err(|_| ArchiveError::Unreachable {
@@ -174,6 +171,10 @@ impl Archives for DockerArchives {
         self.plain.head(key).await
     }
 
+    async fn describe(&self, key: &ArchiveKey) -> Result<Option<Expected>> {
+        self.plain.describe(key).await
+    }
+
     async fn list(&self) -> Result<Vec<ListedArchive>> {
         self.plain.list().await
     }
@@ -184,20 +185,20 @@ impl Archives for DockerArchives {
 
     async fn files(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         dir: &[u8],
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Option<FilePage>> {
-        self.plain.files(key, dir, after, limit).await
+        self.plain.files(archive, dir, after, limit).await
     }
 
     async fn file(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         path: &[u8],
     ) -> Result<Option<(ArchivedFile, Option<FileStream>)>> {
-        self.plain.file(key, path).await
+        self.plain.file(archive, path).await
     }
 
     async fn delete(&self, key: &ArchiveKey) -> Result<()> {
@@ -244,6 +245,7 @@ fn receive(
         uncompressed: said.uncompressed,
         entries: said.entries,
         skipped: said.skipped,
+        index_sha256: said.index_sha256,
     })
 }
 

@@ -11,6 +11,7 @@
 use std::net::Ipv4Addr;
 
 use super::privileged;
+use crate::forbidden::FORBIDDEN;
 
 /// Whether packet rules are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,18 +23,6 @@ pub enum FirewallChoice {
     /// No rules.
     Never,
 }
-
-/// Not public: private use, carrier-grade NAT, link-local (metadata services), loopback; and the one public
-/// address at which a cloud has its agent.
-const FORBIDDEN: &[&str] = &[
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "168.63.129.16/32",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-];
 
 const ANSWERS: &str = "-m conntrack --ctstate RELATED,ESTABLISHED";
 

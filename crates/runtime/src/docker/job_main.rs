@@ -53,6 +53,9 @@ pub(super) struct Summary {
     pub(super) uncompressed: u64,
     pub(super) entries: u64,
     pub(super) skipped: u64,
+    /// Of what was packed; empty otherwise.
+    #[serde(default)]
+    pub(super) index_sha256: String,
 }
 
 /// Runs a job with these arguments (without the subcommand's name).
@@ -72,7 +75,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(words: &[&str]) -> anyhow::Result<Summary> {
     let volume = Path::new(VOLUME);
-    let nothing = Summary { size: 0, sha256: String::new(), uncompressed: 0, entries: 0, skipped: 0 };
+    let nothing = Summary {
+        size: 0,
+        sha256: String::new(),
+        uncompressed: 0,
+        entries: 0,
+        skipped: 0,
+        index_sha256: String::new(),
+    };
     match words {
         ["prepare", uid, gid] => {
             std::os::unix::fs::chown(volume, Some(uid.parse()?), Some(gid.parse()?))
@@ -88,10 +98,10 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
             let progress = Progress::new();
             let _reporting = report(&progress);
             let mut out = io::stdout().lock();
-            let PackSummary { size, sha256, uncompressed, entries, skipped } =
+            let PackSummary { size, sha256, uncompressed, entries, skipped, index_sha256 } =
                 archive::pack(volume, &mut out, options, &progress, &cancel)?;
             out.flush().context("the archive cannot be handed on")?;
-            Ok(Summary { size, sha256, uncompressed, entries, skipped })
+            Ok(Summary { size, sha256, uncompressed, entries, skipped, index_sha256 })
         }
         ["unpack", size, uncompressed, entries] => {
             let limits = Limits { uncompressed: uncompressed.parse()?, entries: entries.parse()? };
@@ -100,7 +110,7 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
             let stream = io::stdin().take(size.parse()?);
             let unpacked = archive::unpack(stream, volume, limits, &progress, &CancellationToken::new())?;
             let archive::UnpackSummary { size, sha256, uncompressed, entries } = unpacked;
-            Ok(Summary { size, sha256, uncompressed, entries, skipped: 0 })
+            Ok(Summary { size, sha256, uncompressed, entries, skipped: 0, index_sha256: String::new() })
         }
         _ => anyhow::bail!(
             "usage: storage-job prepare UID GID | pack LEVEL | unpack SIZE UNCOMPRESSED ENTRIES"

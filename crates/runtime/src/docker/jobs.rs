@@ -415,7 +415,7 @@ impl Running {
                 JobOutput::Data(bytes) => drop(data.send(bytes).await),
                 JobOutput::Message(JobMessage::Total(total)) => progress.start(total),
                 JobOutput::Message(JobMessage::Done(done)) => {
-                    progress.advance(done.saturating_sub(progress.done()))
+                    progress.advance(done.saturating_sub(progress.done()));
                 }
                 JobOutput::Message(JobMessage::Finished(summary)) => {
                     progress.advance(summary.uncompressed.saturating_sub(progress.done()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use codehub_domain::{ArchiveKey, Timestamp, VolumeKey, WorkspaceId, observed::Instance};
+use codehub_domain::{ArchiveKey, ArchiveRecord, Timestamp, VolumeKey, WorkspaceId, observed::Instance};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,7 +13,10 @@ use super::{
 use crate as runtime;
 use crate::{
     InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError,
-    archives::{Archives, ListedArchive},
+    archives::{
+        Archives, ListedArchive,
+        record::{head_recorded, record},
+    },
     volumes::{self, Scope, VolumeError, Volumes},
 };
 use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, Progress};
@@ -141,16 +144,24 @@ impl Volumes for FakeBackends {
     }
 }
 
-fn info(tokens: usize) -> ArchiveMeta {
+/// The tokens are the bytes, and their own digest.
+fn info(tokens: &BTreeSet<u64>) -> ArchiveMeta {
+    let count = tokens.len() as u64;
     ArchiveMeta {
         format: 1,
-        sha256: String::new(),
-        size: tokens as u64,
-        uncompressed: tokens as u64,
-        entries: tokens as u64,
+        sha256: format!("{tokens:?}"),
+        size: count,
+        uncompressed: count,
+        entries: count,
         skipped: 0,
+        index_sha256: None,
         created_at: Timestamp::UNIX_EPOCH,
     }
+}
+
+/// What is recorded of a simulated archive.
+pub fn recorded(key: ArchiveKey, tokens: &BTreeSet<u64>) -> ArchiveRecord {
+    record(key, &info(tokens))
 }
 
 fn unreachable<T>() -> ArchiveResult<T> {
@@ -160,10 +171,11 @@ fn unreachable<T>() -> ArchiveResult<T> {
 impl FakeBackends {
     /// Data, then meta: two calls, so that a crash or a fault can come between them.
     async fn store(&self, key: ArchiveKey, tokens: BTreeSet<u64>) -> ArchiveResult<ArchiveMeta> {
-        if self.world.stored(key) == Some(true) {
-            return Ok(info(tokens.len()));
+        let packed = info(&tokens);
+        if let Some(found) = self.world.in_archive(&key) {
+            info(&found).hold_against(&key.to_string(), &packed.expected())?;
+            return Ok(packed);
         }
-        let count = tokens.len();
         if self.world.cuts() {
             // An object appears whole or not at all.
             self.world.note(format!("upload {} is cut", short(key.workspace)));
@@ -180,7 +192,7 @@ impl FakeBackends {
             .call(&self.gate, format!("commit {}", short(key.workspace)), move |w| w.commit(key))
             .await
         {
-            Call::Answered(()) => Ok(info(count)),
+            Call::Answered(()) => Ok(packed),
             Call::Failed => unreachable(),
         }
     }
@@ -232,7 +244,7 @@ impl Archives for FakeBackends {
         let Some(tokens) = tokens else {
             return Err(ArchiveError::NotFound { key: key.to_string() });
         };
-        let (count, cut) = (tokens.len(), self.world.cuts());
+        let (meta, count, cut) = (info(&tokens), tokens.len(), self.world.cuts());
         // A cut restore leaves half a home behind.
         let part: BTreeSet<u64> = tokens.into_iter().take(if cut { count / 2 } else { count }).collect();
         let what = format!(
@@ -242,7 +254,7 @@ impl Archives for FakeBackends {
             if cut { " (cut)" } else { "" }
         );
         match self.world.call(&self.gate, what, move |world| world.unpack(part, volume)).await {
-            Call::Answered(Ok(())) if !cut => Ok(info(count)),
+            Call::Answered(Ok(())) if !cut => Ok(meta),
             Call::Answered(Err(why)) => Err(ArchiveError::Changed { message: why }),
             Call::Answered(Ok(())) | Call::Failed => unreachable(),
         }
@@ -252,11 +264,10 @@ impl Archives for FakeBackends {
         let key = *key;
         match self
             .world
-            .call(&self.gate, format!("head {}", short(key.workspace)), move |w| w.stored(key))
+            .call(&self.gate, format!("head {}", short(key.workspace)), move |w| w.in_archive(&key))
             .await
         {
-            Call::Answered(Some(true)) => Ok(Some(info(0))),
-            Call::Answered(_) => Ok(None),
+            Call::Answered(found) => Ok(found.as_ref().map(info)),
             Call::Failed => unreachable(),
         }
     }
@@ -289,25 +300,25 @@ impl Archives for FakeBackends {
     /// What is simulated has no files: every home looks empty.
     async fn files(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         dir: &[u8],
         _after: Option<&[u8]>,
         _limit: usize,
     ) -> ArchiveResult<Option<FilePage>> {
-        match self.head(key).await? {
+        match head_recorded(self, archive).await? {
             Some(_) => Ok(dir.is_empty().then(FilePage::default)),
-            None => Err(ArchiveError::NotFound { key: key.to_string() }),
+            None => Err(ArchiveError::NotFound { key: archive.key.to_string() }),
         }
     }
 
     async fn file(
         &self,
-        key: &ArchiveKey,
+        archive: &ArchiveRecord,
         _path: &[u8],
     ) -> ArchiveResult<Option<(ArchivedFile, Option<FileStream>)>> {
-        match self.head(key).await? {
+        match head_recorded(self, archive).await? {
             Some(_) => Ok(None),
-            None => Err(ArchiveError::NotFound { key: key.to_string() }),
+            None => Err(ArchiveError::NotFound { key: archive.key.to_string() }),
         }
     }
 }

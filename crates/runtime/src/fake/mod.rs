@@ -5,6 +5,6 @@ mod backends;
 mod gate;
 mod world;
 
-pub use backends::FakeBackends;
+pub use backends::{FakeBackends, recorded};
 pub use gate::Gate;
 pub use world::{Faults, Mutation, World, short};

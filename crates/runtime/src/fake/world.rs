@@ -374,9 +374,17 @@ impl World {
         }
     }
 
-    /// Whether its meta is there too; `None` where there is nothing.
-    pub(super) fn stored(&self, key: ArchiveKey) -> Option<bool> {
-        self.lock().archives.get(&key).map(|stored| stored.meta)
+    /// Somebody with access to the store of archives puts a copy of one in another's place.
+    pub fn swap_archive(&self, from: &ArchiveKey, over: &ArchiveKey) {
+        let mut state = self.lock();
+        if let Some(copied) = state.archives.get(from).cloned() {
+            state.archives.insert(*over, copied);
+        }
+    }
+
+    /// Every finished archive.
+    pub fn finished_archives(&self) -> Vec<ArchiveKey> {
+        self.archives().into_iter().filter(|(_, finished)| *finished).map(|(key, _)| key).collect()
     }
 
     pub(super) fn archives(&self) -> Vec<(ArchiveKey, bool)> {

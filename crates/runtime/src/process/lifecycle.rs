@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     io,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -14,18 +15,24 @@ use tokio::sync::OwnedMutexGuard;
 use super::{
     super::{InstanceSpec, Result, RuntimeError, ide::Fill},
     Inner, blocking, failed,
+    home::{Home, SKEL, older_neighbour, seed},
     proc_scan::{Identity, Process, main_of, members, processes},
     record::{Record, State},
     shim,
-    spawn::{Home, free_port, write_defaults},
+    spawn::free_port,
     stop::Ending,
 };
-use crate::volumes::directory::{home_dir, home_link};
+use crate::volumes::directory::home_dir;
 
 /// How long a launch may hold its lock.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a look waits for whoever is at it.
 const LOOK_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Without a sandbox, for everybody but the first.
+const TOGETHER: &str = "workspaces run without a sandbox here, so its programs could read and change what belongs to \
+                        other users. Ask the operator to install bubblewrap (and passt), or to allow it with \
+                        PROCESS_UNSANDBOXED_USERS=many";
 
 /// One at a time for each workspace, within this CodeHub.
 #[derive(Debug, Default)]
@@ -109,7 +116,7 @@ impl Inner {
         });
         record.state = State::Running { process: process.clone() };
         if let Err(error) = self.save(record).await {
-            let cleared = self.end(id, Some(process), self.sandbox.is_some()).await;
+            let cleared = self.end(id, Some(process), self.sandbox().is_some()).await;
             cleared.map_err(failed("clearing away a process that could not be recorded"))?;
             return Err(RuntimeError::Failed(format!("the start could not be recorded: {error}")));
         }
@@ -154,6 +161,7 @@ impl Inner {
     /// there, somebody will come to clean up.
     fn forget(&self, id: WorkspaceId) -> io::Result<()> {
         self.sockets.remove(id)?;
+        Home::unlink(&self.config.data_dir, id)?;
         self.records.remove(id)
     }
 
@@ -182,16 +190,22 @@ impl Inner {
             if !volume.symlink_metadata()?.is_dir() {
                 return Err(io::ErrorKind::NotADirectory.into());
             }
-            // A home that will not have them is a home all the same.
-            if let Err(error) = write_defaults(&volume, inner.config.ide.files) {
-                tracing::warn!(workspace = %key.workspace, %error, "the IDE's default settings are not written");
+            let alone = inner.sandbox().is_none() && !inner.config.unsandboxed_users;
+            if alone && older_neighbour(&inner.config.data_dir, &key)? {
+                return Err(io::Error::other(TOGETHER));
             }
-            Home::link(volume, home_link(&inner.config.data_dir, &key))
+            // A home that will not have them is a home all the same.
+            if let Err(error) = seed(&volume, Path::new(SKEL), inner.config.ide.files) {
+                tracing::warn!(workspace = %key.workspace, %error, "what a new home starts with is not written");
+            }
+            let inside = inner.sandbox().map(|_| inner.config.home.as_path());
+            Home::link(&inner.config.data_dir, &key, inside)
         });
         made.await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 RuntimeError::Failed(format!("its home, volume {key}, does not exist"))
             }
+            _ if error.to_string() == TOGETHER => RuntimeError::Failed(TOGETHER.to_owned()),
             _ => RuntimeError::Failed(format!("its home, volume {key}, cannot be used: {error}")),
         })
     }
@@ -206,7 +220,7 @@ impl Inner {
             for other in inner.records.all()?.into_iter().filter(|&other| other != id) {
                 taken.extend(inner.records.load(other)?.map(|record| record.port));
             }
-            if inner.on_socket {
+            if inner.on_socket || inner.sandbox().is_some() {
                 inner.sockets.prepare(id)?;
             }
             free_port(&taken)
@@ -225,7 +239,7 @@ impl Inner {
         base_path: &str,
         home: &Home,
     ) -> Record {
-        let (id, home) = (workspace.to_string(), home.seen_as.to_string_lossy());
+        let (id, home) = (workspace.to_string(), home.told.to_string_lossy());
         let path = socket.then(|| self.sockets.path(workspace));
         let fill = Fill { port, socket: path.as_deref(), home: &home, id: &id, base_path };
         Record {
@@ -235,7 +249,7 @@ impl Inner {
             socket,
             ide: self.config.ide.name.clone(),
             health_path: self.config.ide.health_path(&fill),
-            sandboxed: self.sandbox.is_some(),
+            sandboxed: self.sandbox().is_some(),
             started_at: Timestamp::now(),
             state: State::Starting,
         }
@@ -317,7 +331,7 @@ impl Inner {
         let marks = process.marks?;
         let same = |old: &Record| old.generation == marks.generation && old.port == marks.port;
         Some(old.filter(same).unwrap_or_else(|| {
-            let home = Home { volume: Default::default(), seen_as: Default::default() };
+            let home = Home { volume: Default::default(), told: Default::default(), former: Vec::new() };
             let base_path = format!("/w/{}/", marks.workspace);
             let listen = Listen { port: marks.port, socket: marks.socket };
             self.record(marks.workspace, marks.generation, listen, &base_path, &home)

@@ -2,8 +2,9 @@
 //!
 //! Each workspace is one session of processes with its own home, a clean environment and a socket only
 //! CodeHub's user can reach (or, for programs that know no sockets, a port on the loopback address). It
-//! outlives CodeHub: a CodeHub that is started again finds it, with the same process id and socket. This
-//! is for one trusted person on one machine: without a sandbox, every workspace may do what CodeHub may.
+//! outlives CodeHub: a CodeHub that is started again finds it, with the same process id and socket. A
+//! sandbox shuts it in (`sandbox`, `network`); without one every workspace may do what CodeHub may, which is for one trusted
+//! person on one machine.
 //!
 //! Guarantees:
 //! - **Never two.** The record says "starting" before anything is started; the process inherits the
@@ -20,18 +21,23 @@
 
 mod children;
 pub(crate) mod health;
+mod home;
 mod lifecycle;
 mod logs;
+mod network;
 mod proc_scan;
 mod record;
+mod safeguards;
 mod sandbox;
 pub mod shim;
+mod show;
 mod sockets;
 mod spawn;
 mod stop;
 
 use std::{
     collections::HashSet,
+    ffi::OsString,
     fmt::Display,
     io,
     net::{Ipv4Addr, SocketAddr},
@@ -52,13 +58,14 @@ use self::{
     lifecycle::{Found, Turns},
     logs::Logs,
     record::{Record, Records, State},
+    sandbox::{Probed, Sandbox},
     sockets::Sockets,
     spawn::HostEnv,
 };
-pub use self::{logs::LogLimits, shim::Limits};
+pub use self::{logs::LogLimits, network::NetworkChoice, shim::Limits};
 use super::{
-    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, SandboxChoice, Upstream,
-    ide::ResolvedIde,
+    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Safeguard, SandboxChoice,
+    Upstream, ide::ResolvedIde,
 };
 
 /// How often the process table is searched for workspaces that have no record.
@@ -82,6 +89,13 @@ impl ShimCommand {
     pub fn of(exe: impl Into<PathBuf>) -> Self {
         Self { program: exe.into(), args: vec![Self::SUBCOMMAND.to_owned()] }
     }
+
+    /// The shim with these words of its own, up to where a program's follow.
+    fn words<const N: usize>(&self, own: [OsString; N]) -> Vec<OsString> {
+        let program = std::iter::once(self.program.clone().into());
+        let args = self.args.iter().map(OsString::from);
+        program.chain(args).chain(own).chain([OsString::from("--")]).collect()
+    }
 }
 
 /// What the runtime of local processes must know.
@@ -93,8 +107,17 @@ pub struct ProcessConfig {
     pub ide: ResolvedIde,
     pub shim: ShimCommand,
     pub sandbox: SandboxChoice,
-    /// Files and directories that a sandbox hides, besides the data directory.
+    pub network: NetworkChoice,
+    /// What else of the machine a sandbox shows, read-only: directories by their full paths.
+    pub show: Vec<PathBuf>,
+    /// Files and directories that a sandbox hides where they lie in what it shows, besides the data directory.
     pub hidden: Vec<PathBuf>,
+    /// What the home is called in a sandbox.
+    pub home: PathBuf,
+    /// Where CodeHub itself listens: workspaces with a network of their own reach it there.
+    pub listen: Option<SocketAddr>,
+    /// Whether several users may have workspaces here even without a sandbox.
+    pub unsandboxed_users: bool,
     /// Between being asked to end and being made to.
     pub stop_grace: Duration,
     pub health_timeout: Duration,
@@ -118,7 +141,12 @@ impl ProcessConfig {
             ide,
             shim,
             sandbox: SandboxChoice::Auto,
+            network: NetworkChoice::Auto,
+            show: Vec::new(),
             hidden: Vec::new(),
+            home: "/home/coder".into(),
+            listen: None,
+            unsandboxed_users: false,
             stop_grace: Duration::from_secs(10),
             health_timeout: Duration::from_secs(2),
             limits: Limits::default(),
@@ -143,8 +171,7 @@ struct Inner {
     sockets: Sockets,
     /// Whether new workspaces listen there, and not on a port.
     on_socket: bool,
-    /// `bwrap`, if workspaces are shut in.
-    sandbox: Option<PathBuf>,
+    probed: Probed,
     host: HostEnv,
     turns: Turns,
     children: Arc<Children>,
@@ -171,15 +198,16 @@ impl ProcessRuntime {
             return Err(format!("the data directory {at} cannot be used: its name is not UTF-8"));
         }
         let sockets = Sockets::open(&config.data_dir).map_err(unusable)?;
-        let on_socket = uses_socket(&config, &sockets)?;
-        let sandbox = sandbox::probe(config.sandbox).await?;
+        let probed = sandbox::probe(&config).await?;
+        let on_socket = uses_socket(&config, &sockets, probed.sandbox.is_some())?;
+        safeguards::log(&probed, &config);
         let inner = Arc::new(Inner {
             boot,
             records,
             logs,
             sockets,
             on_socket,
-            sandbox,
+            probed,
             host: HostEnv::read(),
             turns: Turns::default(),
             children: Arc::default(),
@@ -194,7 +222,12 @@ impl ProcessRuntime {
 
     /// Whether workspaces are shut in.
     pub fn sandboxed(&self) -> bool {
-        self.inner.sandbox.is_some()
+        self.inner.sandbox().is_some()
+    }
+
+    /// Whether they have networks of their own.
+    pub fn own_network(&self) -> bool {
+        self.inner.sandbox().is_some_and(|sandbox| sandbox.network().is_some())
     }
 
     /// What new workspaces run.
@@ -256,6 +289,14 @@ impl Instances for ProcessRuntime {
         &Self::ide(self).name
     }
 
+    fn isolates_users(&self) -> bool {
+        self.sandboxed()
+    }
+
+    async fn safeguards(&self) -> Vec<Safeguard> {
+        safeguards::look(&self.inner.probed, &self.inner.config)
+    }
+
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>> {
         let inner = Arc::clone(&self.inner);
         let found = blocking(move || inner.running(id)).await;
@@ -270,6 +311,11 @@ impl Instances for ProcessRuntime {
 }
 
 impl Inner {
+    /// What workspaces are shut in with.
+    fn sandbox(&self) -> Option<&Sandbox> {
+        self.probed.sandbox.as_ref()
+    }
+
     /// The record, if it says running and that is true.
     fn running(&self, id: WorkspaceId) -> io::Result<Option<Record>> {
         let Some(record) = self.records.load(id)? else { return Ok(None) };
@@ -373,8 +419,12 @@ async fn keep_logs_short(inner: Weak<Inner>) {
     }
 }
 
-/// Where new workspaces will listen.
-fn uses_socket(config: &ProcessConfig, sockets: &Sockets) -> std::result::Result<bool, String> {
+/// Where new workspaces will listen. In a sandbox the socket's name is short, wherever the data directory is.
+fn uses_socket(
+    config: &ProcessConfig,
+    sockets: &Sockets,
+    sandboxed: bool,
+) -> std::result::Result<bool, String> {
     if !config.ide.can_use_socket() {
         tracing::warn!(
             ide = config.ide.name,
@@ -384,7 +434,7 @@ fn uses_socket(config: &ProcessConfig, sockets: &Sockets) -> std::result::Result
         return Ok(false);
     }
     let excess = sockets.excess();
-    if excess == 0 {
+    if excess == 0 || sandboxed {
         return Ok(true);
     }
     let why = format!(

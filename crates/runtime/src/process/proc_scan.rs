@@ -102,6 +102,13 @@ impl Identity {
         Ok(Stat::of(self.pid)?.is_some_and(|it| it.start_time == self.start_time && !it.zombie))
     }
 
+    /// In how many process namespaces it has a number, from ours on inwards; 0 where that cannot be told.
+    pub(super) fn depth(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.map_or(0, |numbers| numbers.split_ascii_whitespace().count())
+    }
+
     /// Signals exactly that process, or nobody. Fine if it is gone.
     pub(super) fn signal(&self, boot: &str, signal: Signal) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid).filter(|pid| !pid.is_init()) else { return Ok(()) };

@@ -7,13 +7,28 @@
 //! becomes the program. It has the runtime's launch lock as its standard input and so gives it back
 //! at exactly that moment, or by dying.
 //!
+//! | words | which shim |
+//! |---|---|
+//! | limits | the first one; becomes the sandbox, or the program |
+//! | limits, `stay` | the first one, around a network of the workspace's own: stays, because `pasta` hides its own environment, and with it whose it is |
+//! | `inner`, `routes=…` | between `pasta` and the sandbox: in the workspace's network, and still allowed to change it |
+//! | `inner`, `processes=…` | in the sandbox: a limit that counts for this workspace and no other |
+//!
 //! Its output is the workspace's log already, so that is where it says why it could not.
 
 use std::{
     ffi::{OsStr, OsString},
     fmt::Display,
+    fs::File,
     io::Write as _,
-    os::{fd::AsFd, unix::process::CommandExt},
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            process::{CommandExt, ExitStatusExt},
+        },
+    },
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -23,6 +38,10 @@ use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit, setsid, um
 pub const LEADER: &str = "CODEHUB_LEADER";
 /// The status of a shim whose program could not be run.
 pub const FAILED: i32 = 127;
+/// The word of a shim that is not the first one: it has a session already.
+pub(super) const INNER: &str = "inner";
+/// The word of a shim that stays, as the parent of the program.
+const STAY: &str = "stay";
 
 /// Limits for every workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +50,9 @@ pub struct Limits {
     pub open_files: u64,
     /// Bytes of a core dump.
     pub core: u64,
+    /// Processes and threads in a sandbox; 0: no limit. Nothing for a CodeHub that is root, and for a workspace
+    /// without a sandbox: there the kernel counts nobody, or everything of CodeHub's user.
+    pub processes: u64,
     /// Added to the score by which the kernel picks whom to kill when memory is short: workspaces
     /// go before CodeHub.
     pub oom_score_adj: i16,
@@ -39,61 +61,119 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { open_files: 65_536, core: 0, oom_score_adj: 300, umask: 0o022 }
+        Self { open_files: 65_536, core: 0, processes: 1024, oom_score_adj: 300, umask: 0o022 }
     }
 }
 
 impl Limits {
-    /// The words before the program; [`main`] reads them.
-    pub(super) fn words(&self) -> Vec<String> {
-        vec![
+    /// The words of the first shim, before the program; [`main`] reads them.
+    pub(super) fn words(&self, stay: bool) -> Vec<String> {
+        let mut words = vec![
             format!("open-files={}", self.open_files),
             format!("core={}", self.core),
             format!("oom-score-adj={}", self.oom_score_adj),
             format!("umask={}", self.umask),
-            "--".to_owned(),
-        ]
+        ];
+        words.extend(stay.then(|| STAY.to_owned()));
+        words.push("--".to_owned());
+        words
     }
+
+    /// The words of the shim in the sandbox.
+    pub(super) fn inside(&self) -> Vec<OsString> {
+        let mut words = vec![OsString::from(INNER)];
+        if self.processes > 0 && counts_by_workspace() {
+            words.push(format!("processes={}", self.processes).into());
+        }
+        words
+    }
+}
+
+/// Whether the kernel counts the processes of a user namespace on its own, and not with all others of CodeHub's user:
+/// from Linux 5.14 on.
+pub(super) fn counts_by_workspace() -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(5), Some(14))
+}
+
+/// The word that has `ip` make these routes.
+pub(super) fn routes(ip: &Path, batch: &str) -> OsString {
+    let mut word = OsString::from("routes=");
+    word.push(ip);
+    word.push("\n");
+    word.push(batch);
+    word
 }
 
 /// Becomes the program. `args` is what follows the name of the hidden subcommand.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     // A copy that the kernel closes when this has become the program, and not a moment before.
-    let _launch = std::io::stdin().as_fd().try_clone_to_owned();
-    let why = become_program(args.into_iter());
+    let launch = std::io::stdin().as_fd().try_clone_to_owned();
+    let why = run(args.into_iter(), launch);
     let _ = writeln!(std::io::stderr(), "codehub: {why}");
     std::process::exit(FAILED)
 }
 
-fn become_program(mut args: impl Iterator<Item = OsString>) -> String {
+/// Does not come back but with a reason.
+fn run(mut args: impl Iterator<Item = OsString>, launch: std::io::Result<std::os::fd::OwnedFd>) -> String {
+    let (mut inner, mut stay) = (false, false);
     for word in args.by_ref() {
         if word == "--" {
             break;
-        }
-        if let Err(why) = apply(&word) {
+        } else if word == INNER {
+            inner = true;
+        } else if word == STAY {
+            stay = true;
+        } else if let Err(why) = apply(&word) {
             return why;
         }
     }
     let Some(program) = args.next() else {
         return "no program to run was given".to_owned();
     };
-    if let Err(error) = setsid() {
-        return format!("no session of its own: {error}");
+    let mut command = Command::new(&program);
+    command.args(args).stdin(Stdio::null());
+    if !inner {
+        if let Err(error) = setsid() {
+            return format!("no session of its own: {error}");
+        }
+        command.env(LEADER, getpid().as_raw_pid().to_string());
     }
-    let error = Command::new(&program)
-        .args(args)
-        .env(LEADER, getpid().as_raw_pid().to_string())
-        .stdin(Stdio::null())
-        .exec();
-    format!("cannot run {}: {error}", program.display())
+    if !stay {
+        return format!("cannot run {}: {}", program.display(), command.exec());
+    }
+    let ended = command.spawn().and_then(|mut child| {
+        // From here on this process is found by its environment: nobody has to wait any more.
+        drop(launch);
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        child.wait()
+    });
+    match ended {
+        Ok(status) => {
+            let signal = status.signal().map(|signal| 128 + signal);
+            std::process::exit(status.code().or(signal).unwrap_or(FAILED))
+        }
+        Err(error) => format!("cannot run {}: {error}", program.display()),
+    }
 }
 
 fn apply(word: &OsStr) -> Result<(), String> {
-    let (name, value) =
-        word.to_str().and_then(|word| word.split_once('=')).ok_or_else(|| format!("{word:?} is no limit"))?;
+    let bytes = word.as_bytes();
+    let no_limit = || format!("{word:?} is no limit");
+    let equals = bytes.iter().position(|&byte| byte == b'=').ok_or_else(no_limit)?;
+    let name = std::str::from_utf8(&bytes[..equals]).map_err(|_| no_limit())?;
+    let value = &bytes[equals + 1..];
+    if name == "routes" {
+        return make_routes(value);
+    }
+    let value = std::str::from_utf8(value).map_err(|_| no_limit())?;
     match name {
-        "open-files" => limit(Resource::Nofile, number(value)?),
-        "core" => limit(Resource::Core, number(value)?),
+        "open-files" => limit(Resource::Nofile, number(value)?, Hard::Keep),
+        "core" => limit(Resource::Core, number(value)?, Hard::Keep),
+        // What is inside must not be able to raise it.
+        "processes" => limit(Resource::Nproc, number(value)?, Hard::Lower),
         // A kernel that does not offer it is no reason not to work.
         "oom-score-adj" => {
             let _ = std::fs::write("/proc/self/oom_score_adj", value);
@@ -107,13 +187,40 @@ fn apply(word: &OsStr) -> Result<(), String> {
     }
 }
 
+/// All of them or an error: a workspace that could reach more than it should does not start.
+fn make_routes(value: &[u8]) -> Result<(), String> {
+    let end = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
+    let (ip, batch) = value.split_at(end);
+    let ip = OsString::from_vec(ip.to_vec());
+    let failed = |why: &dyn Display| format!("the routes of the workspace's network cannot be made: {why}");
+    let mut child = Command::new(&ip)
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| failed(&format!("cannot run {}: {error}", ip.display())))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(batch).map_err(|error| failed(&error))?;
+    }
+    let status = child.wait().map_err(|error| failed(&error))?;
+    if status.success() { Ok(()) } else { Err(failed(&format!("ip says {status}"))) }
+}
+
 fn number<T: std::str::FromStr<Err: Display>>(value: &str) -> Result<T, String> {
     value.parse().map_err(|error| format!("{value:?}: {error}"))
 }
 
-fn limit(resource: Resource, wanted: u64) -> Result<(), String> {
+/// What happens to the limit above which nobody may raise theirs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hard {
+    Keep,
+    Lower,
+}
+
+fn limit(resource: Resource, wanted: u64, hard: Hard) -> Result<(), String> {
     let maximum = getrlimit(resource).maximum;
     let current = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let maximum = if hard == Hard::Lower { Some(current) } else { maximum };
     setrlimit(resource, Rlimit { current: Some(current), maximum })
         .map_err(|error| format!("cannot limit {resource:?} to {current}: {error}"))
 }

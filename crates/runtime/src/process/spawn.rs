@@ -2,31 +2,41 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    io,
     net::{Ipv4Addr, TcpListener},
-    os::{fd::OwnedFd, unix::fs::symlink},
     path::{Path, PathBuf},
     process::Stdio,
 };
 
-use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
-
 use super::{
-    super::{
-        InstanceSpec,
-        ide::{DefaultFile, Fill},
-    },
+    super::{InstanceSpec, ide::Fill},
     Inner, ShimCommand,
+    home::Home,
     proc_scan::{GENERATION, INSTANCE, Identity, PORT, SOCKET, Stat, WORKSPACE},
     record::{LaunchLock, Record},
-    sandbox,
+    sandbox::{self, Sandbox},
 };
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Where CodeHub answers in a network of the workspace's own.
+const LOCAL_URL: &str = "CODEHUB_LOCAL_URL";
+
+/// The shell of people inside: CodeHub's own where everybody has it, else a usual one.
+pub(super) fn shell() -> PathBuf {
+    let usual = |shell: &PathBuf| ["/bin", "/usr"].iter().any(|dir| shell.starts_with(dir)) && shell.exists();
+    let own = std::env::var_os("SHELL").map(PathBuf::from).filter(usual);
+    own.unwrap_or_else(|| {
+        ["/bin/bash", "/bin/sh"].map(PathBuf::from).into_iter().find(usual).unwrap_or_default()
+    })
+}
+
 /// What a workspace gets of the machine's own environment: how to find and show things, no more.
 #[derive(Debug)]
-pub(super) struct HostEnv(Vec<(&'static str, OsString)>);
+pub(super) struct HostEnv {
+    path: OsString,
+    rest: Vec<(&'static str, OsString)>,
+}
 
 impl HostEnv {
     pub(super) fn read() -> Self {
@@ -38,70 +48,33 @@ impl HostEnv {
                 path.push(dir);
             }
         }
-        let shell = get("SHELL")
-            .filter(|shell| Path::new(shell).is_absolute())
-            .or_else(|| Path::new("/bin/bash").exists().then(|| "/bin/bash".into()))
-            .unwrap_or_else(|| "/bin/sh".into());
         let root = rustix::process::geteuid().is_root();
         let user = get("USER").or_else(|| get("LOGNAME"));
         let user = user.unwrap_or_else(|| if root { "root" } else { "user" }.into());
         let lang = get("LC_ALL").or_else(|| get("LANG")).unwrap_or_else(|| "C.UTF-8".into());
-        let mut env =
-            vec![("PATH", path), ("SHELL", shell), ("USER", user.clone()), ("LOGNAME", user), ("LANG", lang)];
-        env.extend(get("TZ").map(|zone| ("TZ", zone)));
-        Self(env)
+        let mut rest =
+            vec![("SHELL", shell().into()), ("USER", user.clone()), ("LOGNAME", user), ("LANG", lang)];
+        rest.extend(get("TZ").map(|zone| ("TZ", zone)));
+        Self { path, rest }
     }
-}
 
-/// A home under its two names: the volume, and the name that stays when the generation changes.
-pub(super) struct Home {
-    pub(super) volume: PathBuf,
-    pub(super) seen_as: PathBuf,
-}
-
-impl Home {
-    /// Points the lasting name at the volume. Where something else has that name, the volume's own
-    /// will do.
-    pub(super) fn link(volume: PathBuf, link: PathBuf) -> io::Result<Self> {
-        match fs::symlink_metadata(&link) {
-            Ok(found) if !found.is_symlink() => return Ok(Self { seen_as: volume.clone(), volume }),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let target = volume.file_name().unwrap_or_default();
-        if fs::read_link(&link).is_ok_and(|old| old.as_os_str() == target) {
-            return Ok(Self { volume, seen_as: link });
-        }
-        let fresh = link.with_file_name(format!(".home-{}", uuid::Uuid::new_v4().simple()));
-        symlink(target, &fresh)?;
-        fs::rename(&fresh, &link)?;
-        Ok(Self { volume, seen_as: link })
+    /// For a program that is told this home. People's own programs come first, then CodeHub's (in `tools`), then the
+    /// machine's, as far as they are there.
+    fn of(
+        &self,
+        home: &Path,
+        tools: Option<&Path>,
+        is_there: impl Fn(&Path) -> bool,
+    ) -> Vec<(&'static str, OsString)> {
+        let own = [home.join(".local/bin"), home.join("bin")];
+        let machines = std::env::split_paths(&self.path).filter(|dir| is_there(dir));
+        let dirs = own.into_iter().chain(tools.map(Path::to_owned)).chain(machines);
+        // A home whose name has a colon in it cannot be on the PATH.
+        let path = std::env::join_paths(dirs).unwrap_or_else(|_| self.path.clone());
+        let mut env = self.rest.clone();
+        env.push(("PATH", path));
+        env
     }
-}
-
-/// Writes the files a new home starts with. The home belongs to whoever filled it, so no link in it
-/// is followed and nothing in it is replaced.
-pub(super) fn write_defaults(home: &Path, files: &[DefaultFile]) -> io::Result<()> {
-    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for file in files {
-        let path = Path::new(file.path);
-        let mut dir: OwnedFd = open(home, directory, Mode::empty())?;
-        for part in path.parent().into_iter().flatten() {
-            match mkdirat(&dir, part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            dir = openat(&dir, part, directory, Mode::empty())?;
-        }
-        let name = path.file_name().unwrap_or_default();
-        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match openat(&dir, name, create, Mode::from_raw_mode(0o644)) {
-            Ok(made) => io::Write::write_all(&mut fs::File::from(made), file.text.as_bytes())?,
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// A port of the loopback address that nobody has and no other workspace was promised.
@@ -129,44 +102,57 @@ impl Inner {
         lock: LaunchLock,
     ) -> io::Result<(tokio::process::Child, Identity)> {
         let id = spec.workspace.to_string();
-        let seen_as = home.seen_as.to_string_lossy();
-        let socket = record.socket.then(|| self.sockets.path(spec.workspace));
+        let told = home.told.to_string_lossy();
+        let sandbox = self.sandbox();
+        let socket = record.socket.then(|| match sandbox {
+            Some(_) => Sandbox::socket(),
+            None => self.sockets.path(spec.workspace),
+        });
         let fill = Fill {
             port: record.port,
             socket: socket.as_deref(),
-            home: &seen_as,
+            home: &told,
             id: &id,
             base_path: &spec.base_path,
         };
-        let program = self.config.ide.command_line(&fill);
-        let mut words: Vec<OsString> = Vec::new();
-        if let Some(bwrap) = &self.sandbox {
-            let socket_dir = record.socket.then(|| self.sockets.place(spec.workspace));
-            let inside = sandbox::Inside {
-                data_dir: &self.config.data_dir,
-                home: &home.volume,
-                seen_as: &home.seen_as,
-                socket_dir: socket_dir.as_deref(),
-                hidden: &self.config.hidden,
-                command: &program,
-            };
-            words.extend(sandbox::words(bwrap, &inside));
-        }
-        words.extend(program.into_iter().map(OsString::from));
+        let command = self.config.ide.command_line(&fill);
+        let (words, env) = match sandbox {
+            None => {
+                let words = command.into_iter().map(OsString::from).collect();
+                (words, self.host.of(&home.told, self.beside_us().as_deref(), |_| true))
+            }
+            Some(sandbox) => {
+                let port = (!record.socket).then_some(record.port);
+                let sockets = self.sockets.place(spec.workspace);
+                let inside = sandbox::Inside { home, sockets: &sockets, port, command };
+                let show = &self.config.show;
+                let is_there = |dir: &Path| {
+                    ["/usr", "/bin", "/sbin"].iter().any(|it| dir.starts_with(it))
+                        || show.iter().any(|it| dir.starts_with(it))
+                };
+                let mut env = self.host.of(&home.told, Some(Path::new(sandbox::TOOLS)), is_there);
+                env.extend([("USER", sandbox::USER.into()), ("LOGNAME", sandbox::USER.into())]);
+                let ours =
+                    sandbox.network().and_then(|network| network.port).filter(|own| Some(*own) != port);
+                env.extend(ours.map(|port| (LOCAL_URL, format!("http://127.0.0.1:{port}").into())));
+                (sandbox.words(&inside, &self.config)?, env)
+            }
+        };
+        let stay = sandbox.is_some_and(|sandbox| sandbox.network().is_some());
 
         let log = self.logs.append(spec.workspace)?;
         let ShimCommand { program, args } = &self.config.shim;
         let mut command = tokio::process::Command::new(program);
         command
             .args(args)
-            .args(self.config.limits.words())
+            .args(self.config.limits.words(stay))
             .args(words)
-            .current_dir(&home.seen_as)
+            .current_dir(&home.volume)
             .env_clear()
-            .envs(self.host.0.iter().map(|(name, value)| (*name, value)))
+            .envs(env)
             .envs(self.config.env.iter().map(|(name, value)| (name, value)))
             .envs(self.config.ide.env.iter().copied())
-            .env("HOME", &home.seen_as)
+            .env("HOME", &home.told)
             .env(PORT, record.port.to_string())
             .envs(socket.iter().map(|path| (SOCKET, path)))
             .env(INSTANCE, &self.config.deployment)
@@ -192,5 +178,15 @@ impl Inner {
                 Err(other.err().unwrap_or_else(|| io::Error::other("it was gone at once")))
             }
         }
+    }
+
+    /// The directory CodeHub is in, if it can be run by its name there.
+    fn beside_us(&self) -> Option<PathBuf> {
+        let program = &self.config.shim.program;
+        program
+            .file_name()
+            .filter(|name| *name == "codehub")
+            .and_then(|_| program.parent())
+            .map(Path::to_owned)
     }
 }

@@ -24,7 +24,8 @@ pub(super) struct Ending {
     pub(super) boot: String,
     pub(super) workspace: WorkspaceId,
     pub(super) main: Option<Identity>,
-    /// The program is inside a sandbox that ends with it, and would abandon it if it ended first.
+    /// The program is inside a sandbox that ends with it, and would abandon it if it ended first. So only what is in the
+    /// sandbox, whose processes are numbered on their own, is asked to end.
     pub(super) main_follows: bool,
     pub(super) grace: Duration,
 }
@@ -50,10 +51,10 @@ impl Ending {
             if Instant::now() >= until {
                 break;
             }
+            let outside = self.main.as_ref().filter(|_| self.main_follows && main_lives).map(Identity::depth);
             for process in living {
-                if asked.insert(process.clone())
-                    && !(self.main_follows && Some(&process) == self.main.as_ref())
-                {
+                let inside = outside.is_none_or(|outside| process.depth() > outside);
+                if inside && asked.insert(process.clone()) {
                     for signal in [Signal::TERM, Signal::CONT] {
                         refused = process.signal(&self.boot, signal).err().or(refused);
                     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Json, Router, extract::State, routing::post};
-use codehub_domain::{Desired, Workspace, WorkspaceId, recovery::Recovery};
+use codehub_domain::{Desired, Workspace, WorkspaceId, audit::AuditAction, recovery::Recovery};
 use http::StatusCode;
 use serde::Deserialize;
 use utoipa::{IntoResponses, OpenApi, ToSchema};
@@ -69,8 +69,9 @@ async fn ask(
     desired: Desired,
 ) -> Answer {
     let wait = wait.duration()?;
-    service::find(&app, &me.user, id, service::access_for(desired)).await?;
-    let workspace = service::ask(&app, id, desired, me.actor(), &service::requested(desired)).await?;
+    let action = AuditAction::of_desired(desired);
+    service::find_to(&app, &me, id, service::access_for(desired), action).await?;
+    let workspace = service::ask(&app, &me, id, desired, &service::requested(desired)).await?;
     accepted(&app, &me, workspace, wait).await
 }
 
@@ -149,7 +150,8 @@ async fn recover(
         ..Recovery::default()
     };
     let desired = body.desired_state.as_deref().map(fields::desired_state).transpose()?;
-    service::find(&app, &me.user, id, service::access_for_recovery(desired)).await?;
-    let workspace = service::recover(&app, id, recovery, desired, me.actor()).await?;
+    let (access, action) = (service::access_for_recovery(desired), AuditAction::WorkspaceRecovered);
+    service::find_to(&app, &me, id, access, action).await?;
+    let workspace = service::recover(&app, &me, id, recovery, desired).await?;
     accepted(&app, &me, workspace, wait).await
 }

@@ -63,6 +63,7 @@ pub struct ActivityView {
     pub stopped_because: Option<StoppedView>,
 }
 
+/// What kept a workspace awake last.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = ActiveBecause)]
 pub struct BecauseView {
@@ -74,6 +75,7 @@ pub struct BecauseView {
     pub text: String,
 }
 
+/// Why a workspace does not run.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = StoppedBecause)]
 pub struct StoppedView {

@@ -167,7 +167,7 @@ impl FilesQuery {
     (status = 400, description = "INVALID_REQUEST: limit or cursor", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: the workspace, the archive, or a directory of that path", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: archived before archives had a list of their files", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: archived before archives had a list of their files, or not the archive that was stored", body = ErrorBody),
     (status = 503, description = "UPSTREAM_UNAVAILABLE: the archives cannot be reached", body = ErrorBody),
 ))]
 async fn files(
@@ -179,7 +179,7 @@ async fn files(
     let key = own_archive(&app, &me, &ids).await?;
     let query = FilesQuery::parse(query.as_deref(), true)?;
     let limit = usize::try_from(page::limit(query.limit.as_deref())?).unwrap_or(usize::MAX);
-    let found = archives::files(&app, key, &query.path, query.cursor.as_deref(), limit).await?;
+    let found = archives::files(&app, &me.act, key, &query.path, query.cursor.as_deref(), limit).await?;
     let last = found.files.last().filter(|_| found.more);
     let next_cursor = last.map(|last| archived_http::encoded(archived_http::name(&last.path)));
     Ok(Json(ArchivedFiles { items: found.files.into_iter().map(Into::into).collect(), next_cursor }))
@@ -194,7 +194,7 @@ async fn files(
     (status = 400, description = "INVALID_REQUEST: a directory or a symbolic link", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: the workspace, the archive, or a file of that path", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: archived before archives had a list of their files", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: archived before archives had a list of their files, or not the archive that was stored", body = ErrorBody),
     (status = 503, description = "UPSTREAM_UNAVAILABLE: the archives cannot be reached", body = ErrorBody),
 ))]
 async fn file(
@@ -205,7 +205,7 @@ async fn file(
 ) -> Result<Response> {
     let key = own_archive(&app, &me, &ids).await?;
     let query = FilesQuery::parse(query.as_deref(), false)?;
-    let (file, stream) = archives::file(&app, key, &query.path).await?;
+    let (file, stream) = archives::file(&app, &me.act, key, &query.path).await?;
     Ok(archived_http::attachment(&file, stream))
 }
 
@@ -222,7 +222,7 @@ impl From<Unseen> for ApiError {
         match unseen {
             Unseen::Missing(what) => Self::not_found(what),
             Unseen::NoFile => Self::invalid("path", message),
-            Unseen::NotListed => Self::new(Code::InvalidState, message),
+            Unseen::NotListed | Unseen::Corrupted => Self::new(Code::InvalidState, message),
             Unseen::Denied(denied) => denied.into(),
         }
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use axum::{
     Json, Router,
     extract::State,
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
     routing::{get, post},
 };
-use codehub_store::{UserChange, UserEdit};
+use codehub_store::{SessionEnd, UserChange, UserEdit};
 use http::{HeaderMap, StatusCode, header::SET_COOKIE};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
     error::{ApiError, ErrorBody, Result},
-    extract::{self, ClientAddress, CurrentUser, NotForeign},
+    extract::{self, Acting, ClientAddress, CurrentUser, NotForeign},
     view::UserView,
 };
 use crate::{
@@ -56,17 +56,21 @@ pub(super) struct SessionView {
 
 /// The answer to a new session: who it is, and the cookie.
 pub(super) fn signed_in(app: &App, status: StatusCode, signed_in: SignedIn) -> Response {
-    let cookie = cookie::set(&signed_in.secret, app.config.is_https());
+    let https = app.config.is_https();
+    let cookie = cookie::set(&signed_in.secret, https);
+    let device = signed_in.device.map(|device| [(SET_COOKIE, cookie::set_device(&device, https))]);
     let body = SessionView { user: signed_in.user.into() };
-    (status, [(SET_COOKIE, cookie)], Json(body)).into_response()
+    // Appended: the session's comes first.
+    (status, AppendHeaders([(SET_COOKIE, cookie)]), device.map(AppendHeaders), Json(body)).into_response()
 }
 
 /// Sign in
 ///
 /// Opens a session of 24 hours, sliding, and ends the one the request came with. After five wrong
-/// tries waiting begins: 30 seconds, doubling up to 30 minutes.
+/// tries waiting begins: 30 seconds, doubling up to 30 minutes. A browser that has signed in before (its cookie `device`)
+/// is counted by itself, and waits less. The body is at most 16 KiB and has to come within 10 seconds.
 #[utoipa::path(post, path = "/auth/login", tag = "sessions", security(()), request_body = Credentials, responses(
-    (status = 200, description = "Signed in; the session is in the cookie `session`", body = SessionView),
+    (status = 200, description = "Signed in; the session is in the cookie `session` (`__Host-session` by https)", body = SessionView),
     (status = 401, description = "UNAUTHORIZED: wrong username or password", body = ErrorBody),
     (status = 429, description = "TOO_MANY_ATTEMPTS, with Retry-After", body = ErrorBody),
 ))]
@@ -93,8 +97,13 @@ async fn sign_in(
     (status = 401, description = "UNAUTHORIZED: no cookie is a session (any more), so nothing was ended", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: sent by another site's page", body = ErrorBody),
 ))]
-async fn sign_out(State(app): State<Arc<App>>, _: NotForeign, headers: HeaderMap) -> Result<Response> {
-    let mut response = match login::end_sessions(&app, &headers).await? {
+async fn sign_out(
+    State(app): State<Arc<App>>,
+    _: NotForeign,
+    Acting(by): Acting,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let mut response = match login::end_sessions(&app, &by, &headers, SessionEnd::Logout).await? {
         Ended::Sessions | Ended::Nothing => StatusCode::NO_CONTENT.into_response(),
         Ended::Unknown => {
             let why = AuthError::Unauthorized("no cookie is a session (any more): nothing was ended");
@@ -126,7 +135,7 @@ struct PasswordChange {
 
 /// Change one's own password
 ///
-/// Ends all of one's sessions; the browser that asked gets a new one. Deletes one's tokens, too, unless `keep_tokens`
+/// Ends all of one's sessions; the browser that asked gets a new one, and is the only one that stays known. Deletes one's tokens, too, unless `keep_tokens`
 /// is true: whoever knew the old password may have made some. Wrong current passwords are counted like failed
 /// sign-ins.
 #[utoipa::path(post, path = "/auth/password", tag = "sessions", request_body = PasswordChange, responses(
@@ -139,15 +148,22 @@ async fn change_password(
     State(app): State<Arc<App>>,
     CurrentUser(identity): CurrentUser,
     ClientAddress(address): ClientAddress,
+    headers: HeaderMap,
     extract::Json(change): extract::Json<PasswordChange>,
 ) -> Result<Response> {
     rules::password(&change.new_password).map_err(|why| ApiError::invalid("new_password", why))?;
-    login::verify(&app, &identity.user.username, &change.current_password, address).await?;
+    let by = &identity.act;
+    login::verify(&app, by, &identity.user.username, &change.current_password, address, &headers).await?;
     let password_hash = Some(app.passwords.hash(&change.new_password).await?);
-    let edit = UserEdit { password_hash, keep_tokens: change.keep_tokens, ..UserEdit::default() };
-    match app.store().user_edit(identity.user.id, edit).await? {
+    let keep_device = login::known_device(&app, identity.user.id, &headers).await?;
+    let edit =
+        UserEdit { password_hash, keep_tokens: change.keep_tokens, keep_device, ..UserEdit::default() };
+    match app.store().user_edit(by, identity.user.id, edit).await? {
         UserChange::Done(user) => match identity.via {
-            Via::Session(_) => Ok(signed_in(&app, StatusCode::OK, login::open_session(&app, user).await?)),
+            Via::Session(_) => {
+                let session = login::open_session(&app, &identity.act, user).await?;
+                Ok(signed_in(&app, StatusCode::OK, session))
+            }
             Via::Token(_) => Ok(Json(SessionView { user: user.into() }).into_response()),
         },
         UserChange::NotFound

@@ -25,6 +25,7 @@ use crate::{
 pub enum Code {
     InvalidRequest,
     Unauthorized,
+    SeveralSessions,
     Forbidden,
     NotFound,
     MethodNotAllowed,
@@ -32,25 +33,33 @@ pub enum Code {
     NameTaken,
     SetupDone,
     TooLarge,
+    RequestTimeout,
     LimitExceeded,
     TooManyAttempts,
     UpstreamUnavailable,
     WorkspaceStandby,
+    Misdirected,
+    Busy,
     Internal,
 }
 
 impl Code {
+    /// The status that goes with the code.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Unauthorized | Self::SeveralSessions => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::InvalidState | Self::NameTaken | Self::SetupDone => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::LimitExceeded | Self::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
-            Self::UpstreamUnavailable | Self::WorkspaceStandby => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UpstreamUnavailable | Self::WorkspaceStandby | Self::Busy => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -65,6 +74,7 @@ pub struct ApiError {
     pub retry_after: Option<u64>,
 }
 
+/// What handlers of the API return.
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 /// The body of every error.
@@ -73,6 +83,7 @@ pub struct ErrorBody {
     pub error: ErrorObject,
 }
 
+/// What went wrong, for programs and for people.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorObject {
     pub code: Code,
@@ -85,6 +96,7 @@ pub struct ErrorObject {
 }
 
 impl ApiError {
+    /// An error without a field or further details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retry_after: None }
     }
@@ -97,6 +109,7 @@ impl ApiError {
         }
     }
 
+    /// `what` does not exist, or is not for the caller to know of.
     pub fn not_found(what: &str) -> Self {
         Self::new(Code::NotFound, format!("there is no such {what}"))
     }
@@ -150,6 +163,7 @@ impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
         match error {
             AuthError::Unauthorized(why) => Self::new(Code::Unauthorized, why),
+            AuthError::SeveralSessions => Self::new(Code::SeveralSessions, error.to_string()),
             AuthError::Store(error) => error.into(),
         }
     }
@@ -159,7 +173,7 @@ impl From<LoginError> for ApiError {
     fn from(error: LoginError) -> Self {
         match error {
             LoginError::Wrong => Self::new(Code::Unauthorized, error.to_string()),
-            LoginError::TooMany { retry_after } => {
+            LoginError::TooMany { retry_after, .. } => {
                 Self { retry_after: Some(retry_after), ..Self::new(Code::TooManyAttempts, error.to_string()) }
             }
             LoginError::Store(error) => error.into(),
@@ -219,6 +233,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::auth::guessing::Counted;
 
     #[test]
     fn refusals_become_the_codes_of_the_table() {
@@ -235,7 +250,12 @@ mod tests {
             (Denied::Recovery(RecoveryRefusal::HomeIsLost).into(), 409, "INVALID_STATE", "restore_from"),
             (Denied::Recovery(RecoveryRefusal::HomeIsLost).into(), 409, "INVALID_STATE", "accept_data_loss"),
             (Denied::Limit(hit).into(), 429, "LIMIT_EXCEEDED", "stop another"),
-            (LoginError::TooMany { retry_after: 30 }.into(), 429, "TOO_MANY_ATTEMPTS", "30 s"),
+            (
+                LoginError::TooMany { counted: Counted::Here, retry_after: 30 }.into(),
+                429,
+                "TOO_MANY_ATTEMPTS",
+                "30 s",
+            ),
             (LoginError::Wrong.into(), 401, "UNAUTHORIZED", "wrong"),
             (SetupError::Done.into(), 409, "SETUP_DONE", "already"),
             (AuthError::Unauthorized("sign in").into(), 401, "UNAUTHORIZED", "sign in"),
@@ -256,7 +276,8 @@ mod tests {
     fn a_limit_lists_what_runs_and_a_wait_says_how_long() {
         let hit = LimitHit { scope: LimitScope::Global { limit: 3 }, running: Vec::new() };
         assert_eq!(ApiError::from(Denied::Limit(hit)).details, Some(json!({ "running": [] })));
-        let response = ApiError::from(LoginError::TooMany { retry_after: 60 }).into_response();
+        let response = ApiError::from(LoginError::TooMany { counted: Counted::Account, retry_after: 60 })
+            .into_response();
         assert_eq!(response.headers()[RETRY_AFTER], "60");
     }
 }

@@ -1,28 +1,24 @@
 //! Extractors that answer in the API's own words when a request is not what it should be.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    str::FromStr,
-    sync::Arc,
-};
+use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
-    extract::{
-        ConnectInfo, FromRequest, FromRequestParts, Request,
-        rejection::{BytesRejection, JsonRejection},
-    },
+    extract::{FromRequest, FromRequestParts, Request, rejection::JsonRejection},
     http::request::Parts,
 };
-use codehub_domain::SessionId;
+use codehub_domain::{
+    SessionId,
+    audit::{Act, AuditAction},
+};
 use http::{Method, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code, Result};
 use crate::{
     app::App,
-    auth::{self, Identity, Via, origin},
+    auth::{self, Identity, Via, act, origin},
+    bodies::{self, BodyError},
 };
-use codehub_proxy::client;
 
 /// A JSON body. Unknown fields, wrong types and broken JSON are named.
 pub struct Json<T>(pub T);
@@ -31,7 +27,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self> {
-        match axum::Json::<T>::from_request(request, state).await {
+        let (parts, body) = bodies::read(request).await?;
+        match axum::Json::<T>::from_request(Request::from_parts(parts, body.into()), state).await {
             Ok(axum::Json(value)) => Ok(Self(value)),
             Err(rejection) => Err(json_rejected(rejection)),
         }
@@ -44,11 +41,9 @@ pub struct OptionalJson<T>(pub T);
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self> {
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
         let has_type = request.headers().contains_key(CONTENT_TYPE);
-        let bytes = axum::body::Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| bytes_rejected(&rejection))?;
+        let (_, bytes) = bodies::read(request).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -73,19 +68,18 @@ fn json_rejected(rejection: JsonRejection) -> ApiError {
             ApiError::new(Code::InvalidRequest, format!("the body is not valid JSON: {}", deepest(&error)))
         }
         JsonRejection::MissingJsonContentType(_) => wrong_type(),
-        JsonRejection::BytesRejection(rejection) => bytes_rejected(&rejection),
         other => ApiError::new(Code::InvalidRequest, other.body_text()),
     }
 }
 
-fn bytes_rejected(rejection: &BytesRejection) -> ApiError {
-    if rejection.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
-        ApiError::new(
-            Code::TooLarge,
-            format!("the body is too large: at most {} KiB", super::BODY_LIMIT / 1024),
-        )
-    } else {
-        ApiError::new(Code::InvalidRequest, "the body could not be read")
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        let code = match error {
+            BodyError::TooSlow => Code::RequestTimeout,
+            BodyError::TooLarge(_) => Code::TooLarge,
+            BodyError::BrokeOff => Code::InvalidRequest,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -177,16 +171,17 @@ impl FromRequestParts<Arc<App>> for CurrentUser {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        let identity = auth::identify(app, &parts.headers).await?;
+        let identity = auth::identify_sender(app, parts).await?;
         if let Via::Session(_) = identity.via {
             writes_come_from_us(app, parts)?;
         }
+        parts.extensions.insert(bodies::Sender);
         Ok(Self(identity))
     }
 }
 
 /// A session, not a token: for what a token must not be able to do by itself.
-pub struct InSession(pub SessionId);
+pub struct InSession(pub SessionId, pub Identity);
 
 impl FromRequestParts<Arc<App>> for InSession {
     type Rejection = ApiError;
@@ -194,11 +189,14 @@ impl FromRequestParts<Arc<App>> for InSession {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
         let CurrentUser(identity) = CurrentUser::from_request_parts(parts, app).await?;
         match identity.via {
-            Via::Session(session) => Ok(Self(session)),
-            Via::Token(_) => Err(ApiError::new(
-                Code::Forbidden,
-                "a token cannot create tokens: sign in with a password (POST /api/v1/auth/login, or the Tokens page) and create it with that session",
-            )),
+            Via::Session(session) => Ok(Self(session, identity)),
+            Via::Token(_) => {
+                act::note_denied(app, &identity.act, AuditAction::TokenMinted, None).await;
+                Err(ApiError::new(
+                    Code::Forbidden,
+                    "a token cannot create tokens: sign in with a password (POST /api/v1/auth/login, or the Tokens page) and create it with that session",
+                ))
+            }
         }
     }
 }
@@ -208,7 +206,7 @@ fn writes_come_from_us(app: &App, parts: &Parts) -> Result<()> {
     if matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
-    match origin::source(&app.config, &parts.uri, &parts.headers) {
+    match origin::source(&app.config, parts) {
         origin::Source::Ours => Ok(()),
         origin::Source::Foreign | origin::Source::Unsaid => Err(ApiError::new(
             Code::Forbidden,
@@ -224,7 +222,7 @@ impl FromRequestParts<Arc<App>> for NotForeign {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        match origin::source(&app.config, &parts.uri, &parts.headers) {
+        match origin::source(&app.config, parts) {
             origin::Source::Ours | origin::Source::Unsaid => Ok(Self),
             origin::Source::Foreign => {
                 Err(ApiError::new(Code::Forbidden, "this must come from this server's own pages"))
@@ -244,6 +242,9 @@ impl FromRequestParts<Arc<App>> for Admin {
         if identity.is_admin() {
             Ok(Self(identity))
         } else {
+            if let Some(action) = act::of_administrators(&parts.method, parts.uri.path()) {
+                act::note_denied(app, &identity.act, action, None).await;
+            }
             Err(ApiError::new(Code::Forbidden, "only administrators may do this"))
         }
     }
@@ -259,9 +260,21 @@ impl FromRequestParts<Arc<App>> for ClientAddress {
         parts: &mut Parts,
         app: &Arc<App>,
     ) -> std::result::Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-        Ok(Self(client::address(peer, &parts.headers, &app.config.trusted_proxies)))
+        Ok(Self(act::client_address(app, parts)))
+    }
+}
+
+/// A request of whoever has not said yet who they are, as the audit trail names it.
+pub struct Acting(pub Act);
+
+impl FromRequestParts<Arc<App>> for Acting {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<App>,
+    ) -> std::result::Result<Self, Self::Rejection> {
+        Ok(Self(act::of_request(&parts.headers, Some(act::client_address(app, parts)))))
     }
 }
 

@@ -18,6 +18,10 @@ use http::{StatusCode, header::CACHE_CONTROL, header::CONTENT_TYPE};
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
 
+use super::{
+    error::{ApiError, Code, ErrorBody, Result},
+    insider::Insider,
+};
 use crate::{app::App, telemetry::metrics};
 
 /// A dependency that needs longer than this to answer does not answer.
@@ -61,7 +65,9 @@ type Dependencies = BTreeMap<&'static str, Dependency>;
 #[derive(Serialize, ToSchema)]
 struct Readiness {
     ready: bool,
-    dependencies: Dependencies,
+    /// Only for programs on this machine, the networks of `METRICS_ALLOW`, and administrators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dependencies: Option<Dependencies>,
 }
 
 /// What the dependencies last answered, and when. Held while they are asked: whoever comes meanwhile gets that
@@ -90,13 +96,17 @@ impl LastCheck {
 
 /// Ready
 ///
-/// Every dependency answers. Says which does not. The bus and the coordinator are shown, but not needed. An answer may
+/// Every dependency answers. Says which does not, to those who may read the metrics. The bus and the coordinator are shown, but not needed. An answer may
 /// be a second old.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()), responses(
     (status = 200, description = "Ready", body = Readiness),
     (status = 503, description = "Not ready, and why", body = Readiness),
 ))]
-async fn ready(State(app): State<Arc<App>>, Extension(last): Extension<LastCheck>) -> Response {
+async fn ready(
+    State(app): State<Arc<App>>,
+    Insider(insider): Insider,
+    Extension(last): Extension<LastCheck>,
+) -> Response {
     let Some(mut dependencies) = last.read(&app).await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
@@ -108,13 +118,15 @@ async fn ready(State(app): State<Arc<App>>, Extension(last): Extension<LastCheck
         |(port, dependency): (&&str, &Dependency)| dependency.ok || matches!(*port, "bus" | "coordinator");
     let ready = !stopping && dependencies.iter().all(needed);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let dependencies = insider.then_some(dependencies);
     (status, [(CACHE_CONTROL, "no-store")], Json(Readiness { ready, dependencies })).into_response()
 }
 
 /// The answer of a server whose database has not answered yet.
-pub(crate) fn not_ready(problem: String) -> impl IntoResponse {
-    let store = Dependency { kind: "postgres", ok: false, problem: Some(problem) };
-    Json(Readiness { ready: false, dependencies: [("store", store)].into() })
+pub(crate) fn not_ready(problem: Option<String>) -> impl IntoResponse {
+    let store = |problem| Dependency { kind: "postgres", ok: false, problem: Some(problem) };
+    let dependencies = problem.map(|problem| [("store", store(problem))].into());
+    Json(Readiness { ready: false, dependencies })
 }
 
 /// Asks every dependency, all at once; and how this process's own coordinator does.
@@ -151,7 +163,10 @@ fn coordinator(app: &App) -> Option<(&'static str, Dependency)> {
     })
 }
 
-async fn ask<T, E: Display>(kind: &'static str, answer: impl Future<Output = Result<T, E>>) -> Dependency {
+async fn ask<T, E: Display>(
+    kind: &'static str,
+    answer: impl Future<Output = std::result::Result<T, E>>,
+) -> Dependency {
     let problem = match tokio::time::timeout(PATIENCE, answer).await {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -161,9 +176,20 @@ async fn ask<T, E: Display>(kind: &'static str, answer: impl Future<Output = Res
 }
 
 /// Metrics
+///
+/// For programs on the server's own machine that come through no proxy, the networks of `METRICS_ALLOW`, and
+/// administrators.
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(()), responses(
     (status = 200, description = "For Prometheus", body = String, content_type = "text/plain"),
+    (status = 403, description = "FORBIDDEN: not for this address, and nobody is signed in who may", body = ErrorBody),
 ))]
-async fn metrics_text() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::render())
+async fn metrics_text(Insider(insider): Insider) -> Result<Response> {
+    if !insider {
+        return Err(ApiError::new(
+            Code::Forbidden,
+            "the metrics are for programs on the server's own machine, networks in METRICS_ALLOW, and administrators",
+        ));
+    }
+    let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, metrics::render()).into_response())
 }

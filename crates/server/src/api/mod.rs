@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::Request,
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
@@ -19,6 +19,7 @@ use crate::app::App;
 mod actions;
 pub mod activity;
 mod archives;
+mod audit;
 mod auth;
 pub mod error;
 mod events;
@@ -26,6 +27,7 @@ pub mod extract;
 mod fields;
 mod health;
 mod history;
+pub(crate) mod insider;
 mod logs;
 pub mod openapi;
 pub mod page;
@@ -41,9 +43,6 @@ mod workspaces;
 pub(crate) use health::{alive, not_ready};
 pub use system::{Replica, replicas};
 
-/// The largest body the API takes: a memo of 64 KiB, escaped at its worst, with room for the rest.
-pub const BODY_LIMIT: usize = 512 * 1024;
-
 /// Everything below `/api`, and the paths that machines ask for.
 pub fn router() -> Router<Arc<App>> {
     let v1 = Router::new()
@@ -58,6 +57,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(archives::router())
         .merge(logs::router())
         .merge(events::router())
+        .merge(audit::router())
         .merge(system::router())
         .merge(openapi::document_router());
     Router::new()
@@ -66,9 +66,20 @@ pub fn router() -> Router<Arc<App>> {
         .route("/api", axum::routing::any(unknown))
         .route("/api/{*rest}", axum::routing::any(unknown))
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn(headers))
         .merge(health::router())
+}
+
+/// Only what machines ask for: for an address of their own.
+pub fn checks() -> Router<Arc<App>> {
+    health::router().fallback(only_checks)
+}
+
+async fn only_checks() -> error::ApiError {
+    error::ApiError::new(
+        error::Code::NotFound,
+        "this address answers /healthz, /readyz and /metrics only (METRICS_LISTEN)",
+    )
 }
 
 /// Only what machines ask for: for a process that coordinates and nothing else.

@@ -19,10 +19,11 @@ use utoipa::{
 };
 
 use super::{
-    actions, activity, archives, auth, events, health, history, logs, setup, system, tokens, users,
+    actions, activity, archives, audit, auth, events, health, history, logs, setup, system, tokens, users,
     workspaces,
 };
 use crate::app::App;
+use codehub_proxy::credential::CookieNames;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -36,6 +37,7 @@ use crate::app::App;
         (name = "sessions", description = "Signing in and out"),
         (name = "tokens", description = "For programs"),
         (name = "users", description = "For administrators"),
+        (name = "audit", description = "What was done, for administrators"),
         (name = "set-up", description = "The first administrator"),
         (name = "system", description = "The deployment"),
         (name = "operations", description = "For machines that watch"),
@@ -52,7 +54,7 @@ impl Modify for Schemes {
         let components = document.components.get_or_insert_default();
         components.add_security_scheme(
             "session",
-            SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new(crate::auth::SESSION_COOKIE))),
+            SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new(CookieNames::HTTP.session))),
         );
         components.add_security_scheme(
             "token",
@@ -75,6 +77,7 @@ pub fn document() -> Document {
         ("tokens", tokens::Docs::openapi()),
         ("users", users::Docs::openapi()),
         ("setup", setup::Docs::openapi()),
+        ("audit", audit::Docs::openapi()),
         ("system", system::Docs::openapi()),
     ];
     let mut document = Base::openapi();
@@ -122,9 +125,14 @@ fn usual_answers(method: &HttpMethod, operation: &mut Operation) {
     let (body, open) = (operation.request_body.is_some(), operation.security.is_some());
     let usual = [
         (body || query, "400", "INVALID_REQUEST: `details.field` names what is wrong"),
-        (!open, "401", "UNAUTHORIZED: nobody is signed in, or the token does not work"),
+        (
+            !open,
+            "401",
+            "UNAUTHORIZED: nobody is signed in, or the token does not work; SEVERAL_SESSIONS: one of several session cookies was planted",
+        ),
         (*method != HttpMethod::Get, "403", "FORBIDDEN: sent with the cookie by another site's page"),
-        (body, "413", "TOO_LARGE: at most 512 KiB"),
+        (body, "408", "REQUEST_TIMEOUT: the body did not come in time"),
+        (body, "413", "TOO_LARGE: at most 512 KiB (16 KiB where nobody is signed in)"),
         (true, "503", "UPSTREAM_UNAVAILABLE: the database does not answer; try again"),
     ];
     for (_, status, description) in usual.into_iter().filter(|(may_be, ..)| *may_be) {

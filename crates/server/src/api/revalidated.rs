@@ -50,7 +50,7 @@ impl Revalidated {
             }
             while let Err(error) = self.ask_again(&app, workspace).await {
                 match error {
-                    AuthError::Unauthorized(_) => return,
+                    AuthError::Unauthorized(_) | AuthError::SeveralSessions => return,
                     // Not knowing is not a no.
                     AuthError::Store(_) => tokio::time::sleep(RETRY_AFTER).await,
                 }

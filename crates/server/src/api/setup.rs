@@ -10,7 +10,7 @@ use utoipa::{OpenApi, ToSchema};
 use super::{
     auth::{SessionView, signed_in},
     error::{ErrorBody, Result},
-    extract::{self, NotForeign},
+    extract::{self, Acting, NotForeign},
 };
 use crate::{
     app::App,
@@ -60,8 +60,9 @@ struct Setup {
 async fn complete(
     State(app): State<Arc<App>>,
     _: NotForeign,
+    Acting(by): Acting,
     extract::Json(setup): extract::Json<Setup>,
 ) -> Result<Response> {
-    let user = first_run::complete(&app, &setup.token, &setup.username, &setup.password).await?;
-    Ok(signed_in(&app, StatusCode::CREATED, login::open_session(&app, user).await?))
+    let user = first_run::complete(&app, &by, &setup.token, &setup.username, &setup.password).await?;
+    Ok(signed_in(&app, StatusCode::CREATED, login::open_session(&app, &by, user).await?))
 }

@@ -86,7 +86,7 @@ async fn list(State(app): State<Arc<App>>, CurrentUser(me): CurrentUser) -> Resu
 ))]
 async fn create(
     State(app): State<Arc<App>>,
-    InSession(session): InSession,
+    InSession(session, me): InSession,
     extract::Json(new): extract::Json<NewToken>,
 ) -> Result<(StatusCode, Json<CreatedToken>)> {
     let name = new.name.trim();
@@ -96,8 +96,10 @@ async fn create(
     }
     let token = secret::new_token();
     let id = TokenId::from_uuid(Uuid::now_v7());
-    let created =
-        app.store().token_create(id, session, name, &secret::hash(&token), new.expires_in_seconds).await?;
+    let created = app
+        .store()
+        .token_create(&me.act, id, session, name, &secret::hash(&token), new.expires_in_seconds)
+        .await?;
     // It ended between the question who asks and here.
     let created =
         created.ok_or_else(|| ApiError::new(Code::Unauthorized, "the session has ended: sign in again"))?;
@@ -116,7 +118,7 @@ async fn delete(
     CurrentUser(me): CurrentUser,
     PathId(id): PathId<TokenId>,
 ) -> Result<StatusCode> {
-    if app.store().token_delete(me.user.id, id).await? {
+    if app.store().token_delete(&me.act, me.user.id, id).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::not_found("token"))

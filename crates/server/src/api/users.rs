@@ -94,19 +94,26 @@ async fn list(
 #[utoipa::path(post, path = "/users", tag = "users", request_body = NewUser, responses(
     (status = 201, description = "Created", body = UserView),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
-    (status = 409, description = "NAME_TAKEN", body = ErrorBody),
+    (status = 409, description = "NAME_TAKEN; INVALID_STATE: workspaces run without a sandbox, so there can only be one user (PROCESS_UNSANDBOXED_USERS)", body = ErrorBody),
 ))]
 async fn create(
     State(app): State<Arc<App>>,
-    _: Admin,
+    Admin(me): Admin,
     extract::Json(new): extract::Json<NewUser>,
 ) -> Result<(StatusCode, Json<UserView>)> {
     rules::username(&new.username).map_err(|why| ApiError::invalid("username", why))?;
     rules::password(&new.password).map_err(|why| ApiError::invalid("password", why))?;
+    if app.is_for_one_user() {
+        return Err(ApiError::new(
+            Code::InvalidState,
+            "workspaces run without a sandbox on this server, so users could read and change each other's files: \
+             install bubblewrap on the server, or allow it with PROCESS_UNSANDBOXED_USERS=many",
+        ));
+    }
     let hash = app.passwords.hash(&new.password).await?;
     let id = UserId::from_uuid(Uuid::now_v7());
     let role = new.role.unwrap_or(Role::User);
-    let user = done(app.store().user_create(id, &new.username, &hash, role).await?)?;
+    let user = done(app.store().user_create(&me.act, id, &new.username, &hash, role).await?)?;
     Ok((StatusCode::CREATED, Json(user.into())))
 }
 
@@ -132,7 +139,7 @@ async fn show(State(app): State<Arc<App>>, _: Admin, PathId(id): PathId<UserId>)
 ))]
 async fn edit(
     State(app): State<Arc<App>>,
-    _: Admin,
+    Admin(me): Admin,
     PathId(id): PathId<UserId>,
     extract::Json(edit): extract::Json<EditUser>,
 ) -> Result<Json<UserView>> {
@@ -144,7 +151,7 @@ async fn edit(
         None => None,
     };
     let edit = UserEdit { password_hash, role: edit.role, disabled: edit.disabled, ..UserEdit::default() };
-    Ok(Json(done(app.store().user_edit(id, edit).await?)?.into()))
+    Ok(Json(done(app.store().user_edit(&me.act, id, edit).await?)?.into()))
 }
 
 /// Delete a user
@@ -155,8 +162,12 @@ async fn edit(
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: owns workspaces, or is the last administrator", body = ErrorBody),
 ))]
-async fn delete(State(app): State<Arc<App>>, _: Admin, PathId(id): PathId<UserId>) -> Result<StatusCode> {
-    done(app.store().user_delete(id).await?)?;
+async fn delete(
+    State(app): State<Arc<App>>,
+    Admin(me): Admin,
+    PathId(id): PathId<UserId>,
+) -> Result<StatusCode> {
+    done(app.store().user_delete(&me.act, id).await?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -192,7 +203,7 @@ async fn delete_token(
     Admin(me): Admin,
     PathIds(id, token): PathIds<UserId, TokenId>,
 ) -> Result<StatusCode> {
-    if !app.store().token_delete(id, token).await? {
+    if !app.store().token_delete(&me.act, id, token).await? {
         return Err(ApiError::not_found("token of this user"));
     }
     tracing::info!(user = %id, %token, by = %me.user.id, "an administrator revoked a token");

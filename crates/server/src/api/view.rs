@@ -79,6 +79,7 @@ pub struct WorkspaceView {
     pub activity: Option<ActivityView>,
 }
 
+/// Whose workspace it is.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Owner {
     #[schema(value_type = String, format = Uuid)]
@@ -129,6 +130,7 @@ impl WaitingView {
     }
 }
 
+/// How far an operation that moves bytes has come.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Progress)]
 pub struct ProgressView {

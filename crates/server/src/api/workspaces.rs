@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::{Json, Router, extract::State, routing::get};
-use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, event::Reason, user::User};
+use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, audit::AuditAction, event::Reason, user::User};
 use codehub_store::{Edit, ListFilter, NewWorkspace, StoreError};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer};
@@ -159,7 +159,7 @@ async fn create(
         activity_mode: fields::activity_mode(create.activity_mode.as_deref())?,
         labels: fields::labels(create.labels)?,
     };
-    let workspace = service::create(&app, &me.user, new, me.actor()).await?;
+    let workspace = service::create(&app, &me, new).await?;
     let workspace = wait::arrived(&app, workspace, wait).await?;
     Ok((StatusCode::CREATED, Json(view(&app, &me.user, &workspace).await?)))
 }
@@ -257,12 +257,10 @@ async fn edit(
         labels: patch.labels.map(fields::labels).transpose()?,
     };
     let desired = patch.desired_state.as_deref().map(fields::desired_state).transpose()?;
-    service::find(&app, &me.user, id, Access::Own).await?;
+    service::find_to(&app, &me, id, Access::Own, AuditAction::WorkspaceEdited).await?;
     let workspace = match desired {
-        Some(desired) => {
-            service::edit_and_ask(&app, id, edit, desired, me.actor(), &Reason::StateRequested).await?
-        }
-        None => service::edit(&app, id, edit).await?,
+        Some(desired) => service::edit_and_ask(&app, &me, id, edit, desired, &Reason::StateRequested).await?,
+        None => service::edit(&app, &me, id, edit).await?,
     };
     let workspace = wait::arrived(&app, workspace, wait).await?;
     Ok(Json(view(&app, &me.user, &workspace).await?))
@@ -284,9 +282,9 @@ async fn delete(
     extract::Params(query): extract::Params<WaitQuery>,
 ) -> Result<StatusCode> {
     let wait = query.duration()?;
-    service::find(&app, &me.user, id, Access::Manage).await?;
+    service::find_to(&app, &me, id, Access::Manage, AuditAction::WorkspaceDeleted).await?;
     let workspace =
-        service::ask(&app, id, Desired::Deleted, me.actor(), &service::requested(Desired::Deleted)).await?;
+        service::ask(&app, &me, id, Desired::Deleted, &service::requested(Desired::Deleted)).await?;
     wait::arrived(&app, workspace, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }

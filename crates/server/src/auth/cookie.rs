@@ -1,12 +1,15 @@
-//! The session cookie.
+//! The cookies that prove something: of a session, and of a browser that somebody has signed in with. What they are
+//! called depends on how people come in ([`CookieNames`]).
 
-use std::net::IpAddr;
+use codehub_proxy::credential::CookieNames;
+use http::{HeaderMap, HeaderValue, header::COOKIE};
 
-use codehub_proxy::credential::SESSION_COOKIE;
-use http::{
-    HeaderMap, HeaderValue,
-    header::{COOKIE, HOST, SET_COOKIE},
-};
+pub use codehub_proxy::planted::expire as clear;
+
+/// How long a browser keeps the session's cookie. The store decides how long a session lasts, which is shorter.
+const SESSION_SECONDS: u32 = 30 * 86_400;
+/// How long somebody's browser is known.
+pub const DEVICE_SECONDS: u32 = 180 * 86_400;
 
 /// How many session cookies a request carries. With several, one of them was planted (by a program
 /// on a sibling domain, say), and nobody can tell which: none counts.
@@ -18,8 +21,8 @@ pub enum SessionCookies<'a> {
 }
 
 /// Looks for the session in every `Cookie` header.
-pub fn session_secret(headers: &HeaderMap) -> SessionCookies<'_> {
-    let mut all = session_secrets(headers);
+pub fn session_secret(headers: &HeaderMap, https: bool) -> SessionCookies<'_> {
+    let mut all = session_secrets(headers, https);
     match (all.next(), all.next()) {
         (None, _) => SessionCookies::None,
         (Some(secret), None) => SessionCookies::One(secret),
@@ -28,12 +31,21 @@ pub fn session_secret(headers: &HeaderMap) -> SessionCookies<'_> {
 }
 
 /// What every session cookie holds, planted ones too: to end what is among them, never to let somebody in.
-pub fn session_secrets(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+pub fn session_secrets(headers: &HeaderMap, https: bool) -> impl Iterator<Item = &str> {
+    secrets(headers, CookieNames::of(https).session)
+}
+
+/// What every cookie of a known browser holds. Whoever has planted one has not planted ours.
+pub fn device_secrets(headers: &HeaderMap, https: bool) -> impl Iterator<Item = &str> {
+    secrets(headers, CookieNames::of(https).device)
+}
+
+fn secrets<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
     // One strange byte in somebody else's cookie does not hide ours.
     let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|b| *b == b';'));
-    pairs.filter_map(|pair| {
+    pairs.filter_map(move |pair| {
         let at = pair.iter().position(|b| *b == b'=')?;
-        if pair[..at].trim_ascii() != SESSION_COOKIE.as_bytes() {
+        if pair[..at].trim_ascii() != name.as_bytes() {
             return None;
         }
         let secret = str::from_utf8(pair[at + 1..].trim_ascii()).unwrap_or_default();
@@ -44,41 +56,17 @@ pub fn session_secrets(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 /// `Set-Cookie` for a new session. Without an end of its own: the store decides how long it lasts, and
 /// the browser keeps it a good while longer than that.
 pub fn set(secret: &str, https: bool) -> HeaderValue {
-    build(&format!("{SESSION_COOKIE}={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000"), https)
+    build(CookieNames::of(https).session, secret, SESSION_SECONDS, https)
 }
 
-/// Ends it, with every planted one that a browser could send beside it to `path`: a cookie is known by its name, its
-/// path and its domain, so each place is named.
-pub fn clear(answer: &mut HeaderMap, request: &HeaderMap, path: &str, https: bool) {
-    for domain in domains(request) {
-        for place in prefixes(path) {
-            let text = format!("{SESSION_COOKIE}=; Path={place}{domain}; HttpOnly; SameSite=Lax; Max-Age=0");
-            answer.append(SET_COOKIE, build(&text, https));
-        }
-    }
+/// `Set-Cookie` for a browser that is known from now on.
+pub fn set_device(secret: &str, https: bool) -> HeaderValue {
+    build(CookieNames::of(https).device, secret, DEVICE_SECONDS, https)
 }
 
-/// The paths whose cookies are sent to `path`: `/`, `/a`, `/a/`, `/a/b`.
-fn prefixes(path: &str) -> impl Iterator<Item = &str> {
-    let slashes = path.match_indices('/').flat_map(|(at, _)| [at, at + 1]).filter(|end| *end > 0);
-    slashes.chain([path.len()]).map(|end| &path[..end])
-}
-
-/// No domain, which is how our own is set; and where the host has a name, that and those above it.
-fn domains(request: &HeaderMap) -> Vec<String> {
-    /// Nobody has more; each is a header in the answer.
-    const MOST: usize = 6;
-    let host = request.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name = host.split(':').next().unwrap_or_default();
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
-    let is_name = !name.is_empty() && name.bytes().all(plain) && name.parse::<IpAddr>().is_err();
-    let above = name.match_indices('.').map(|(at, _)| &name[at + 1..]).filter(|above| above.contains('.'));
-    let named = [name].into_iter().chain(above).filter(|_| is_name).take(MOST);
-    [String::new()].into_iter().chain(named.map(|name| format!("; Domain={name}"))).collect()
-}
-
-fn build(cookie: &str, https: bool) -> HeaderValue {
-    let text = if https { format!("{cookie}; Secure") } else { cookie.to_owned() };
+fn build(name: &str, secret: &str, seconds: u32, https: bool) -> HeaderValue {
+    let secure = if https { "; Secure" } else { "" };
+    let text = format!("{name}={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     // Secrets are base64url, so this is always a valid header; an empty one would be refused later.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
@@ -87,12 +75,12 @@ fn build(cookie: &str, https: bool) -> HeaderValue {
 mod tests {
     use super::*;
 
-    fn find(cookies: &[&str]) -> String {
+    fn find(cookies: &[&str], https: bool) -> String {
         let mut headers = HeaderMap::new();
         for cookie in cookies {
             headers.append(COOKIE, HeaderValue::from_bytes(cookie.as_bytes()).unwrap());
         }
-        match session_secret(&headers) {
+        match session_secret(&headers, https) {
             SessionCookies::None => "-".into(),
             SessionCookies::One(secret) => secret.to_owned(),
             SessionCookies::Several => "several".into(),
@@ -110,6 +98,7 @@ mod tests {
             (&["xsession=x"], "-"),
             (&["Session=x"], "-"),
             (&["session"], "-"),
+            (&["__Host-session=x"], "-"),
             (&["bad=\u{e9}; session=x"], "x"),
             (&["session=x; session=y"], "several"),
             (&["session=x; session=x"], "several"),
@@ -117,8 +106,15 @@ mod tests {
             (&["session=; session=y"], "several"),
         ];
         for (cookies, expected) in table {
-            assert_eq!(find(cookies), *expected, "{cookies:?}");
+            assert_eq!(find(cookies, false), *expected, "{cookies:?}");
         }
+    }
+
+    #[test]
+    fn by_https_only_names_count_that_nobody_else_can_set() {
+        assert_eq!(find(&["session=x"], true), "-");
+        assert_eq!(find(&["session=x; __Host-session=y; __host-session=z"], true), "y");
+        assert_eq!(find(&["__Host-session=x; __Host-session=y"], true), "several");
     }
 
     #[test]
@@ -126,28 +122,9 @@ mod tests {
         let plain = set("x", false);
         let plain = plain.to_str().unwrap();
         assert!(plain.starts_with("session=x; Path=/; HttpOnly; SameSite=Lax") && !plain.contains("Secure"));
-        assert!(set("x", true).to_str().unwrap().ends_with("; Secure"));
-    }
-
-    #[test]
-    fn ending_it_names_every_place_a_cookie_could_have_been_planted_at() {
-        let places = |host: &str, path: &str| {
-            let mut request = HeaderMap::new();
-            request.insert(HOST, host.parse().unwrap());
-            let mut answer = HeaderMap::new();
-            clear(&mut answer, &request, path, false);
-            let all = answer.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap().to_owned());
-            all.map(|text| {
-                assert!(text.starts_with("session=; Path=/") && text.ends_with("Max-Age=0"), "{text}");
-                text.trim_start_matches("session=; Path=").split("; HttpOnly").next().unwrap().to_owned()
-            })
-            .collect::<Vec<_>>()
-        };
-        assert_eq!(places("127.0.0.1:8080", "/logout"), ["/", "/logout"]);
-        assert_eq!(places("[::1]:8080", "/a/b"), ["/", "/a", "/a/", "/a/b"]);
-        let named = ["/", "/x", "/; Domain=code.example.org", "/x; Domain=code.example.org"];
-        let above = ["/; Domain=example.org", "/x; Domain=example.org"];
-        assert_eq!(places("code.example.org:443", "/x"), [&named[..], &above[..]].concat());
-        assert_eq!(places("a;b", "/x"), ["/", "/x"]);
+        let https = "__Host-session=x; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure";
+        assert_eq!(set("x", true), https);
+        let device = "__Host-device=x; Path=/; HttpOnly; SameSite=Lax; Max-Age=15552000; Secure";
+        assert_eq!(set_device("x", true), device);
     }
 }

@@ -5,11 +5,11 @@
 //! works, on any of them, until the first one is used. A server that has ended takes its link with it.
 
 use anyhow::Context as _;
-use codehub_domain::{UserId, user::User};
+use codehub_domain::{UserId, audit::Act, user::User};
 use codehub_store::StoreError;
 use uuid::Uuid;
 
-use super::secret;
+use super::{act, secret};
 use crate::passwords::HashError;
 use crate::{
     app::{self, App},
@@ -22,6 +22,7 @@ fn setting(replica: &str) -> String {
     format!("setup_token_hash/{replica}")
 }
 
+/// Why the first administrator was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("CodeHub has been set up already: sign in")]
@@ -62,7 +63,8 @@ pub async fn prepare(app: &App) -> anyhow::Result<FirstRun> {
         (&app.config.auth.admin_username, &app.config.auth.admin_password)
     {
         let hash = app.passwords.hash(password.reveal()).await?;
-        let created = app.store().user_create_first(UserId::from_uuid(Uuid::now_v7()), username, &hash).await;
+        let id = UserId::from_uuid(Uuid::now_v7());
+        let created = app.store().user_create_first(&act::system(), id, username, &hash).await;
         return Ok(match created.context("the configured administrator cannot be created")? {
             Some(user) => FirstRun::Created(user),
             None => FirstRun::NotNeeded,
@@ -88,7 +90,13 @@ pub async fn is_needed(app: &App) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// Done already, a wrong token, or a name or password that will not do.
-pub async fn complete(app: &App, token: &str, username: &str, password: &str) -> Result<User, SetupError> {
+pub async fn complete(
+    app: &App,
+    by: &Act,
+    token: &str,
+    username: &str,
+    password: &str,
+) -> Result<User, SetupError> {
     if !is_needed(app).await? {
         return Err(SetupError::Done);
     }
@@ -100,7 +108,7 @@ pub async fn complete(app: &App, token: &str, username: &str, password: &str) ->
     rules::password(password).map_err(|why| SetupError::Invalid("password", why))?;
     let hash = app.passwords.hash(password).await?;
     let id = UserId::from_uuid(Uuid::now_v7());
-    let user = app.store().user_create_first(id, username, &hash).await?.ok_or(SetupError::Done)?;
+    let user = app.store().user_create_first(by, id, username, &hash).await?.ok_or(SetupError::Done)?;
     for setting in settings {
         app.store().setting_delete(&setting).await?;
     }

@@ -2,35 +2,41 @@
 //!
 //! - [`password`]: Argon2id, a bounded number at once;
 //! - [`secret`]: random secrets and the hashes that are stored of them;
-//! - [`cookie`]: the session cookie, read and written;
+//! - [`cookie`]: the cookies of sessions and known browsers, read and written;
 //! - [`origin`]: whether a browser sent this from one of our own pages;
 //! - [`client`]: from which address somebody comes, through trusted proxies only;
-//! - [`backoff`]: how long a guesser waits;
+//! - [`guessing`]: how many passwords anybody may try;
 //! - [`login`]: all of it together;
 //! - [`planted`]: service workers that stand between a browser and us, evicted at sign-in;
 //! - [`first_run`]: how the first administrator comes to be;
 //! - [`rules`]: what a username and a password must look like.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId,
+    audit::{Act, AuditActor},
     event::Actor,
     user::{Role, User},
 };
-use http::{HeaderMap, header::AUTHORIZATION};
+use codehub_proxy::front::Arrival;
+use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 
 use crate::app::App;
 
-pub mod backoff;
+pub mod act;
 pub mod cookie;
 pub mod first_run;
+pub mod guessing;
 pub mod login;
 pub mod origin;
 pub mod planted;
 pub mod secret;
 
-pub use codehub_proxy::credential::{SESSION_COOKIE, runs_out};
+pub use codehub_proxy::credential::runs_out;
 
 /// Somebody who proved who they are.
 #[derive(Debug, Clone)]
@@ -39,9 +45,12 @@ pub struct Identity {
     pub via: Via,
     /// When that will not do any more, unless it is prolonged: a session is by being used.
     pub until: Option<Instant>,
+    /// The same for the audit trail, with where the request came from.
+    pub act: Act,
 }
 
 impl Identity {
+    /// Whether the caller is an administrator.
     pub fn is_admin(&self) -> bool {
         self.user.role == Role::Admin
     }
@@ -59,11 +68,17 @@ pub enum Via {
     Token(TokenId),
 }
 
+/// Why a request is not let in.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// Nothing, or nothing valid, was presented.
     #[error("{0}")]
     Unauthorized(&'static str),
+    /// One of them was planted, and nobody can tell which.
+    #[error(
+        "the request carries several session cookies; open this server's page in the browser, which removes them, and sign in again"
+    )]
+    SeveralSessions,
     #[error(transparent)]
     Store(#[from] codehub_store::StoreError),
 }
@@ -74,22 +89,52 @@ pub enum AuthError {
 /// # Errors
 /// Nobody valid, or the store does not answer.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, AuthError> {
+    identify_from(app, headers, None).await
+}
+
+/// [`identify`], for a request from this address.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn identify_from(
+    app: &App,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+) -> Result<Identity, AuthError> {
+    let act = |actor| act::of_request(headers, address).by(actor);
     if let Some(token) = bearer(headers)? {
         let found = app.store().token_use(&secret::hash(token)).await?;
         let (token, user) = found.ok_or(AuthError::Unauthorized("this token is not valid (any more)"))?;
-        return Ok(Identity { user, via: Via::Token(token.id), until: token.expires_at.and_then(moment) });
+        let act = act(AuditActor::with_token(&user, token.id));
+        return Ok(Identity {
+            user,
+            via: Via::Token(token.id),
+            until: token.expires_at.and_then(moment),
+            act,
+        });
     }
-    let secret = match cookie::session_secret(headers) {
+    let secret = match cookie::session_secret(headers, app.config.is_https()) {
         cookie::SessionCookies::One(secret) => secret,
         cookie::SessionCookies::None => return Err(AuthError::Unauthorized("sign in first")),
-        cookie::SessionCookies::Several => {
-            return Err(AuthError::Unauthorized("the request carries several session cookies"));
-        }
+        cookie::SessionCookies::Several => return Err(AuthError::SeveralSessions),
     };
     let lifetime = session_lifetime_seconds(app);
     let found = app.store().session_use(&secret::hash(secret), lifetime).await?;
     let (session, user) = found.ok_or(AuthError::Unauthorized("the session has ended: sign in again"))?;
-    Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at) })
+    let act = act(AuditActor::in_session(&user, session.id));
+    Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at), act })
+}
+
+/// [`identify_from`] for a request of the application, whose connection then is that of somebody who is signed in.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn identify_sender(app: &App, parts: &Parts) -> Result<Identity, AuthError> {
+    let identity = identify_from(app, &parts.headers, Some(act::client_address(app, parts))).await?;
+    if let Some(arrival) = parts.extensions.get::<Arrival>() {
+        arrival.place.signed_in();
+    }
+    Ok(identity)
 }
 
 /// A time of the database's on this process's own clock; `None` where it will not live to see it.

@@ -1,9 +1,14 @@
 //! Whether a browser sent a request from one of our own pages. Browsers send cookies along with
 //! whatever any page makes them send; these headers are what a foreign page cannot forge.
 
+use codehub_proxy::{
+    front::Arrival,
+    origin::{Asked, is_ours},
+};
 use http::{
     HeaderMap, Uri,
     header::{HOST, ORIGIN},
+    request::Parts,
 };
 
 use crate::config::Config;
@@ -20,36 +25,30 @@ pub enum Source {
 }
 
 /// Judges a request by `Sec-Fetch-Site` and `Origin`. Where both are there, both must agree.
-pub fn source(config: &Config, uri: &Uri, headers: &HeaderMap) -> Source {
-    let fetch_site = match headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes) {
+pub fn source(config: &Config, parts: &Parts) -> Source {
+    let fetch_site = match parts.headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes) {
         None => Source::Unsaid,
         Some(b"same-origin" | b"none") => Source::Ours,
         Some(_) => Source::Foreign,
     };
-    match (fetch_site, origin(config, uri, headers)) {
+    match (fetch_site, origin(config, parts)) {
         (Source::Foreign, _) | (_, Source::Foreign) => Source::Foreign,
         (Source::Ours, _) | (_, Source::Ours) => Source::Ours,
         (Source::Unsaid, Source::Unsaid) => Source::Unsaid,
     }
 }
 
-/// Judges by `Origin` alone: it must be the public base, or the very host the request was sent to.
-pub fn origin(config: &Config, uri: &Uri, headers: &HeaderMap) -> Source {
+/// Judges by `Origin` alone: it must be the public base, or the very scheme, host and port the request was sent to.
+fn origin(config: &Config, parts: &Parts) -> Source {
+    let headers = &parts.headers;
     let mut values = headers.get_all(ORIGIN).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return if headers.contains_key(ORIGIN) { Source::Foreign } else { Source::Unsaid };
     };
-    let Ok(origin) = value.to_str() else {
-        return Source::Foreign;
-    };
-    if origin.eq_ignore_ascii_case(&config.public_base_url) {
-        return Source::Ours;
-    }
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    match (authority, host(uri, headers)) {
-        (Some(authority), Some(host)) if authority.eq_ignore_ascii_case(host) => Source::Ours,
-        _ => Source::Foreign,
-    }
+    let trusted = parts.extensions.get::<Arrival>().is_some_and(|arrival| arrival.trusted);
+    let asked = Asked::of(&config.public_base_url, headers, host(&parts.uri, headers), trusted);
+    let ours = value.to_str().is_ok_and(|origin| is_ours(origin, &config.public_base_url, asked));
+    if ours { Source::Ours } else { Source::Foreign }
 }
 
 /// The host a request was sent to: HTTP/2 has it in the URI, HTTP/1.1 in the header.
@@ -60,6 +59,12 @@ pub fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parts(uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let request = http::Request::get(uri);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.body(()).unwrap().into_parts().0
+    }
 
     #[test]
     fn only_our_own_pages_count_as_ours() {
@@ -72,7 +77,10 @@ mod tests {
             (&[("sec-fetch-site", "same-site")], Source::Foreign),
             (&[("sec-fetch-site", "cross-site")], Source::Foreign),
             (&[("origin", "https://code.example.com")], Source::Ours),
-            (&[("origin", "http://127.0.0.1:8080"), ("host", "127.0.0.1:8080")], Source::Ours),
+            (&[("origin", "http://code.example.com")], Source::Foreign),
+            (&[("origin", "https://code.example.com:8443")], Source::Foreign),
+            (&[("origin", "https://127.0.0.1:8080"), ("host", "127.0.0.1:8080")], Source::Ours),
+            (&[("origin", "http://127.0.0.1:8080"), ("host", "127.0.0.1:8080")], Source::Foreign),
             (&[("origin", "http://127.0.0.1:8081"), ("host", "127.0.0.1:8080")], Source::Foreign),
             (&[("origin", "https://evil.example"), ("host", "127.0.0.1:8080")], Source::Foreign),
             (&[("origin", "null"), ("host", "127.0.0.1:8080")], Source::Foreign),
@@ -82,20 +90,14 @@ mod tests {
             (&[("origin", "https://code.example.com"), ("origin", "https://evil.example")], Source::Foreign),
         ];
         for (pairs, expected) in table {
-            let mut headers = HeaderMap::new();
-            for (name, value) in *pairs {
-                headers.append(http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
-            }
-            assert_eq!(source(&config, &Uri::from_static("/api/v1/x"), &headers), *expected, "{pairs:?}");
+            assert_eq!(source(&config, &parts("/api/v1/x", pairs)), *expected, "{pairs:?}");
         }
     }
 
     #[test]
     fn http2_has_its_host_in_the_uri() {
         let config = Config::with(&[("data_dir", "/tmp/x")]).unwrap();
-        let mut headers = HeaderMap::new();
-        headers.insert(ORIGIN, "http://box.local:9".parse().unwrap());
-        let uri = Uri::from_static("http://box.local:9/api/v1/x");
-        assert_eq!(source(&config, &uri, &headers), Source::Ours);
+        let sent = parts("http://box.local:9/api/v1/x", &[("origin", "http://box.local:9")]);
+        assert_eq!(source(&config, &sent), Source::Ours);
     }
 }

@@ -34,7 +34,13 @@ pub(super) async fn open(
     let mut process = ProcessConfig::new(&config.data_dir, deployment, ide, ShimCommand::of(own_path()?));
     process.sandbox = config.runtime.sandbox;
     process.stop_grace = config.runtime.stop_grace;
+    process.network = config.runtime.process_network;
+    process.show.clone_from(&config.runtime.process_show);
     process.hidden.extend(config.file.clone());
+    process.home = config.runtime.docker.home.clone().into();
+    process.listen = Some(config.listen);
+    process.unsandboxed_users = config.runtime.unsandboxed_users;
+    process.limits.processes = config.runtime.docker.pids;
     let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
     let kind = archives::kind(config);
     Ok(RuntimeBackends {

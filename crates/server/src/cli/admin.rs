@@ -7,15 +7,17 @@ use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use codehub_domain::{
     ArchiveKey, Desired, UserId, WorkspaceId,
+    audit::{AuditAction, AuditEntry, AuditObject},
     event::Actor,
     recovery::Recovery,
     user::{Role, User},
 };
-use codehub_store::{Recovered, Store, UserChange, UserEdit, belongs_to};
+use codehub_runtime::archives::record::{expected, of_expected};
+use codehub_store::{Adopted, Recovered, Store, UserChange, UserEdit, belongs_to};
 use uuid::Uuid;
 
 use super::password;
-use crate::{backends, config::Config, passwords::Passwords, service::Denied};
+use crate::{auth::act, backends, config::Config, passwords::Passwords, service::Denied};
 use codehub_coordinator::gc;
 use codehub_domain::fields as rules;
 
@@ -41,6 +43,18 @@ pub(super) enum Command {
     /// The garbage collector
     #[command(subcommand)]
     Gc(GcCommand),
+    /// Archived home directories
+    #[command(subcommand)]
+    Archives(ArchivesCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ArchivesCommand {
+    /// Take an archive that has no record for ours as it is now, so that it can be restored
+    Adopt {
+        /// As the error names it: {workspace}/{operation}/home.tar.zst
+        key: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -90,6 +104,10 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
             recover(config, &*store(config).await?, id, recovery, desired_state).await
         }
         Command::Gc(GcCommand::Approve) => approve(&*store(config).await?).await,
+        Command::Archives(ArchivesCommand::Adopt { key }) => {
+            let key: ArchiveKey = key.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+            adopt(config, &*store(config).await?, key).await
+        }
     }
 }
 
@@ -112,7 +130,8 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
             let hash = Passwords::default().hash(&password::read_new()?).await?;
             let role = if admin { Role::Admin } else { Role::User };
             let id = UserId::from_uuid(Uuid::now_v7());
-            let user = done(&username, store.user_create(id, &username, &hash, role).await?)?;
+            let user =
+                done(&username, store.user_create(&act::operator(), id, &username, &hash, role).await?)?;
             println!("created {} ({})", user.username, user.role);
         }
         UserCommand::List { json } => list(&*store, json).await?,
@@ -120,14 +139,14 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
             let user = find(&*store, &username).await?;
             let password_hash = Some(Passwords::default().hash(&password::read_new()?).await?);
             let edit = UserEdit { password_hash, ..UserEdit::default() };
-            done(&username, store.user_edit(user.id, edit).await?)?;
+            done(&username, store.user_edit(&act::operator(), user.id, edit).await?)?;
             println!("{username} has a new password; their sessions have ended and their tokens are deleted");
         }
         UserCommand::Disable { username } => set_disabled(&*store, &username, true).await?,
         UserCommand::Enable { username } => set_disabled(&*store, &username, false).await?,
         UserCommand::Delete { username } => {
             let user = find(&*store, &username).await?;
-            done(&username, store.user_delete(user.id).await?)?;
+            done(&username, store.user_delete(&act::operator(), user.id).await?)?;
             println!("deleted {username}");
         }
     }
@@ -137,7 +156,7 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
 async fn set_disabled(store: &dyn Store, username: &str, disabled: bool) -> anyhow::Result<()> {
     let user = find(store, username).await?;
     let edit = UserEdit { disabled: Some(disabled), ..UserEdit::default() };
-    done(username, store.user_edit(user.id, edit).await?)?;
+    done(username, store.user_edit(&act::operator(), user.id, edit).await?)?;
     println!("{username} {}", if disabled { "is disabled" } else { "may sign in again" });
     Ok(())
 }
@@ -202,12 +221,20 @@ async fn recover(
     if recovery.restore_from.is_some_and(|key| !belongs_to(key, &workspace)) {
         bail!("--restore-from: this archive belongs to another workspace");
     }
-    if let Some(key) = recovery.restore_from
-        && backends::open_archives(config, store).await?.head(&key.to_string()).await?.is_none()
-    {
-        bail!("--restore-from: there is no archive {key}");
+    if let Some(key) = recovery.restore_from {
+        let name = key.to_string();
+        let Some(meta) = backends::open_archives(config, store).await?.head(&name).await? else {
+            bail!("--restore-from: there is no archive {key}");
+        };
+        let Some(record) = store.archive_record(key).await? else {
+            bail!(
+                "--restore-from: there is no record of the archive {key}; if it is the right one: codehub admin archives adopt {key}"
+            );
+        };
+        meta.hold_against(&name, &expected(&record)).context("--restore-from")?;
     }
-    match store.workspace_recover(id, recovery, desired, config.limits, Actor::Operator).await? {
+    let by = act::operator();
+    match store.workspace_recover(&by, id, recovery, desired, config.limits, Actor::Operator).await? {
         Recovered::Recovered(workspace) => {
             println!("{} is recovering; wanted: {}", workspace.name, workspace.desired);
             Ok(())
@@ -218,11 +245,33 @@ async fn recover(
     }
 }
 
+async fn adopt(config: &Config, store: &dyn Store, key: ArchiveKey) -> anyhow::Result<()> {
+    let archives = backends::open_archives(config, store).await?;
+    let Some(found) = archives.describe(&key.to_string()).await? else { bail!("there is no archive {key}") };
+    let found = of_expected(key, found);
+    match store.archive_adopt(&act::operator(), None, &found).await? {
+        Adopted::Adopted => println!("adopted {key}: {} bytes, sha256 {}", found.size, found.sha256),
+        Adopted::Known(known) if known == found => println!("{key} is recorded already, as it is now"),
+        Adopted::Known(known) => bail!(
+            "{key} has a record, and is not what it says: sha256 {} is recorded, {} is stored; it was changed or \
+             damaged in its storage",
+            known.sha256,
+            found.sha256
+        ),
+        Adopted::BeingDeleted => bail!("{key} is being deleted"),
+        Adopted::NoWorkspace => bail!("there never was a workspace {}", key.workspace),
+        Adopted::Fenced => bail!("another process leads"),
+    }
+    Ok(())
+}
+
 async fn approve(store: &dyn Store) -> anyhow::Result<()> {
     let Some(brake) = store.setting_get(gc::BRAKE_SETTING).await? else {
         bail!("the garbage collector has not braked: there is nothing to approve");
     };
     store.setting_put(gc::APPROVAL_SETTING, &store.now().await?.to_string()).await?;
+    let entry = AuditEntry::ok(AuditAction::AdminGcApproved, AuditObject::config());
+    store.audit_write(&act::operator(), &entry.changing("", &brake)).await?;
     println!("approved: the next cycle may delete what it braked for ({brake})");
     Ok(())
 }

@@ -35,17 +35,18 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     let (free, finding) = data_dir(&config.data_dir);
     report.add("data directory", finding);
     if free {
-        report.add("listen address", listen(config.listen).await);
+        report.add("listen address", listen(config.listen, "CODEHUB_LISTEN").await);
+        if let Some(address) = config.metrics.listen {
+            report.add("metrics address", listen(address, "METRICS_LISTEN").await);
+        }
     }
     report.add("public address", public_address(config));
+    report.add("host names", host_names(config));
     report.add("open files", open_files());
     let schema = schema(config).await;
     let usable = !matches!(schema, Bad(_));
     report.add("database", schema);
     let process = config.runtime.kind == RuntimeKind::Process;
-    if process {
-        report.add("sandbox", program("bwrap", "workspaces can be shut in", "workspaces are not shut in"));
-    }
     if process && config.runtime.ide == IdeChoice::Command {
         let command = config.runtime.ide_command.first().map_or("", String::as_str);
         report.add(
@@ -75,7 +76,7 @@ fn open_files() -> Finding {
     let OpenFiles { files, connections } = OpenFiles::raise();
     let text = format!("{files}: enough for {connections} connections at once");
     if connections < OpenFiles::FEW {
-        Note(format!("{text}; more wait until others close: raise it (ulimit -n, LimitNOFILE=)"))
+        Note(format!("{text}; more are closed: raise it (ulimit -n, LimitNOFILE=)"))
     } else {
         Good(text)
     }
@@ -111,13 +112,13 @@ fn data_dir(path: &Path) -> (bool, Finding) {
 }
 
 /// With PostgreSQL the data directory does not tell whether a server runs here: whoever listens does.
-async fn listen(address: SocketAddr) -> Finding {
+async fn listen(address: SocketAddr, setting: &str) -> Finding {
     match TcpListener::bind(address).await {
         Ok(_) => Good(address.to_string()),
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_ours(address).await => {
             Note(format!("a running server answers on {address}"))
         }
-        Err(error) => Bad(format!("{address} cannot be listened on: {error}; change CODEHUB_LISTEN")),
+        Err(error) => Bad(format!("{address} cannot be listened on: {error}; change {setting}")),
     }
 }
 
@@ -142,6 +143,22 @@ fn public_address(config: &Config) -> Finding {
             "{base} is plain http: put TLS in front and set PUBLIC_BASE_URL to its https:// address"
         ))
     }
+}
+
+/// Under which names it answers: whoever uses another one is told "421".
+fn host_names(config: &Config) -> Finding {
+    let mut names = vec![config.public_base_url.clone()];
+    names.extend(config.hosts_allowed.iter().cloned());
+    if !config.public_base_url_is_set {
+        names.push("every bare address".into());
+        if !config.listen.ip().is_loopback() {
+            return Note(format!(
+                "answers under {} and no other name: set PUBLIC_BASE_URL or HOSTS_ALLOWED where people use one",
+                names.join(", ")
+            ));
+        }
+    }
+    Good(names.join(", "))
 }
 
 async fn schema(config: &Config) -> Finding {
@@ -203,13 +220,6 @@ fn where_to_look(kind: &str) -> &'static str {
     }
 }
 
-fn program(name: &str, found: &str, missing: &str) -> Finding {
-    match find_program(name) {
-        Some(path) => Good(format!("{path}: {found}")),
-        None => Note(format!("{name} is not installed: {missing}")),
-    }
-}
-
 fn find_program(name: &str) -> Option<String> {
     let path = Path::new(name);
     if path.components().count() > 1 {
@@ -243,10 +253,10 @@ mod tests {
     #[tokio::test]
     async fn a_port_that_our_own_server_has_is_no_mistake() {
         let ours = answering("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await;
-        assert!(matches!(listen(ours).await, Note(_)));
+        assert!(matches!(listen(ours, "X").await, Note(_)));
         for other in ["HTTP/1.1 200 OK\r\n\r\n<html>", "HTTP/1.1 404 Not Found\r\n\r\n", "SSH-2.0-x\r\n"] {
-            assert!(matches!(listen(answering(other).await).await, Bad(_)), "{other}");
+            assert!(matches!(listen(answering(other).await, "X").await, Bad(_)), "{other}");
         }
-        assert!(matches!(listen("127.0.0.1:0".parse().unwrap()).await, Good(_)));
+        assert!(matches!(listen("127.0.0.1:0".parse().unwrap(), "X").await, Good(_)));
     }
 }

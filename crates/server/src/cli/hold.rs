@@ -28,6 +28,9 @@ pub(super) struct Options {
     /// Where the server is: http://127.0.0.1:8080. What a workspace is told, its own address, will do
     #[arg(long, env = "CODEHUB_URL")]
     url: String,
+    /// Where the server is if that address does not answer; in a workspace with a network of its own it is told
+    #[arg(long, env = "CODEHUB_LOCAL_URL", hide = true)]
+    local_url: Option<String>,
     /// An API token of the workspace's owner
     #[arg(long, env = "CODEHUB_TOKEN", hide_env_values = true)]
     token: String,
@@ -69,13 +72,17 @@ fn server(url: &str) -> &str {
 }
 
 async fn call(options: &Options, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("{}{path}", server(&options.url)))
-        .header(header::AUTHORIZATION, format!("Bearer {}", options.token))
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body.map(|body| Bytes::from(body.to_string())).unwrap_or_default()))
-        .with_context(|| format!("{:?} is no address of a server", options.url))?;
+    let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let made = |url: &str| {
+        Request::builder()
+            .method(method.clone())
+            .uri(format!("{}{path}", server(url)))
+            .header(header::AUTHORIZATION, format!("Bearer {}", options.token))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(bytes.clone()))
+            .with_context(|| format!("{url:?} is no address of a server"))
+    };
+    let request = made(&options.url)?;
     let connector = HttpsConnectorBuilder::new()
         .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
         .context("the root certificates cannot be read")?
@@ -84,7 +91,11 @@ async fn call(options: &Options, method: Method, path: &str, body: Option<Value>
         .build();
     let client = Client::builder(TokioExecutor::new()).build(connector);
     let exchange = async {
-        let answer = client.request(request).await?;
+        let answer = match (client.request(request).await, &options.local_url) {
+            // A network of the workspace's own does not lead to this machine by its outer name.
+            (Err(error), Some(local)) if error.is_connect() => client.request(made(local)?).await?,
+            (answer, _) => answer?,
+        };
         let status = answer.status();
         anyhow::Ok((status, answer.into_body().collect().await?.to_bytes()))
     };

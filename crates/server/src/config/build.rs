@@ -1,6 +1,7 @@
 //! From checked texts to the typed configuration, and the rules that span several settings.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -11,13 +12,15 @@ use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
 use codehub_runtime::{
     IdeChoice, SandboxChoice,
     docker::{FirewallChoice, PullPolicy, Reach},
+    process::NetworkChoice,
 };
 use codehub_store::bus::Prefixes;
 
 use super::{
     ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,
-    CoordinatorConfig, DatabaseConfig, DockerSettings, GcConfig, LogConfig, LogFormat, ProxyConfig,
-    RedisConfig, Role, RuntimeConfig, RuntimeKind, S3Settings, Secret, TtlConfig, load::Value, value,
+    CoordinatorConfig, DatabaseConfig, DockerSettings, GcConfig, LogConfig, LogFormat, MetricsConfig,
+    ProxyConfig, RedisConfig, Role, RuntimeConfig, RuntimeKind, S3Settings, Secret, TtlConfig, load::Value,
+    value,
 };
 
 /// How long a workspace's processes get between TERM and KILL.
@@ -96,6 +99,8 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
     let config = Config {
         file: None,
+        secrets_in_file: false,
+        fingerprints: BTreeMap::new(),
         unknown_env: Vec::new(),
         role: r.word(
             "role",
@@ -105,6 +110,13 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         listen,
         data_dir: data_dir(&mut r, home),
         public_base_url: public_base_url(&mut r, listen),
+        public_base_url_is_set: r.is_set("public_base_url"),
+        hosts_allowed: r.read("hosts_allowed", value::hosts),
+        metrics: MetricsConfig {
+            listen: r.read("metrics.listen", value::maybe_address),
+            allow: r.read("metrics.allow", value::networks),
+        },
+        connections_per_address: r.number("limits.connections_per_address"),
         trusted_proxies: r.read("trusted_proxies", value::networks),
         database: DatabaseConfig {
             url: r.secret("database.url"),
@@ -212,6 +224,13 @@ fn runtime(r: &mut Reader<'_>) -> RuntimeConfig {
             ],
             SandboxChoice::Auto,
         ),
+        process_network: r.word(
+            "runtime.process_network",
+            &[("auto", NetworkChoice::Auto), ("own", NetworkChoice::Own), ("host", NetworkChoice::Host)],
+            NetworkChoice::Auto,
+        ),
+        process_show: r.read("runtime.process_show", value::paths),
+        unsandboxed_users: r.read("runtime.unsandboxed_users", |word| Some(word == "many")),
         name: Some(r.text("runtime.name")).filter(|name| !name.is_empty()),
         image: r.text("runtime.image"),
         images_allowed: r.read("runtime.images_allowed", |text| {
@@ -357,6 +376,9 @@ fn cross_check(r: &mut Reader<'_>, config: &Config) {
         if text.is_empty() {
             r.complain(format!("{key} must not be empty"));
         }
+    }
+    if config.metrics.listen == Some(config.listen) {
+        r.complain("metrics.listen must not be the same as listen: it is an address of its own");
     }
     if config.redis.prefixes.events == config.redis.prefixes.wakes {
         r.complain("redis.channel_sse_prefix and redis.channel_wake_prefix must not be the same");

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sha2::{Digest as _, Sha256};
+
 use super::{
     Config, build,
     table::{NOT_OFFERED, SETTINGS, Setting, by_key},
@@ -35,6 +37,7 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// Flags, and the environment of this process.
     pub fn of_process(flags: Overrides) -> Self {
         let env: BTreeMap<_, _> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -131,6 +134,18 @@ impl Value {
         if self.setting.secret && !self.text.is_empty() { "***" } else { &self.text }
     }
 
+    /// Differs where the value does. Of a secret it tells sixteen bits: enough to notice a change, too little to
+    /// guess by.
+    fn fingerprint(&self) -> String {
+        let digest = Sha256::new()
+            .chain_update(self.setting.key)
+            .chain_update([0])
+            .chain_update(&self.text)
+            .finalize();
+        let told = if self.setting.secret { 2 } else { 16 };
+        digest.iter().take(told).map(|byte| format!("{byte:02x}")).collect()
+    }
+
     pub(super) fn error(&self, why: impl Into<String>) -> ConfigError {
         ConfigError::Value {
             key: self.setting.key.into(),
@@ -181,6 +196,9 @@ impl Effective {
         }
         let mut config = build::config(&values, sources.home.as_deref())?;
         config.file.clone_from(&file);
+        let of_file = |value: &&Value| matches!(value.origin, Origin::File(_)) && !value.text.is_empty();
+        config.secrets_in_file = values.iter().filter(of_file).any(|value| value.setting.secret);
+        config.fingerprints = values.iter().map(|value| (value.setting.key, value.fingerprint())).collect();
         config.unknown_env = unknown_env(&sources.env);
         Ok(Self { config, values, file })
     }

@@ -3,7 +3,7 @@
 //! Flags win over the environment, which wins over `codehub.toml`, which wins over the defaults. What
 //! settings there are is data ([`table`]); this file is what the rest of the server reads.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy, ttl::TtlPolicy};
 
@@ -26,12 +26,24 @@ pub struct Config {
     pub role: Role,
     /// The file it was read from. It may hold secrets.
     pub file: Option<PathBuf>,
+    /// Whether it does hold one.
+    pub secrets_in_file: bool,
+    /// What every setting is, so that the next start can tell which have changed: by key, never the text of a secret.
+    pub fingerprints: BTreeMap<&'static str, String>,
     /// What somebody may have meant as a setting, a sentence each.
     pub unknown_env: Vec<String>,
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
     /// `http://127.0.0.1:8080` unless set: no trailing slash.
     pub public_base_url: String,
+    /// Whether somebody chose it.
+    pub public_base_url_is_set: bool,
+    /// More hosts under which this server answers.
+    pub hosts_allowed: Vec<String>,
+    /// Where machines ask how it is, apart from everybody else.
+    pub metrics: MetricsConfig,
+    /// On which nobody has signed in, from one address; 0: any number.
+    pub connections_per_address: usize,
     /// Proxies in front of us whose `X-Forwarded-*` may be believed.
     pub trusted_proxies: Vec<ipnet::IpNet>,
     pub database: DatabaseConfig,
@@ -61,6 +73,7 @@ pub enum Role {
 }
 
 impl Role {
+    /// As the setting has it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -69,15 +82,26 @@ impl Role {
         }
     }
 
+    /// Whether this process may lead.
     pub const fn coordinates(self) -> bool {
         matches!(self, Self::All | Self::Coordinator)
     }
 
+    /// Whether this process serves people.
     pub const fn answers(self) -> bool {
         matches!(self, Self::All | Self::Api)
     }
 }
 
+#[derive(Debug, Clone)]
+pub struct MetricsConfig {
+    /// A listener of their own.
+    pub listen: Option<SocketAddr>,
+    /// Who may read more than whether it is ready, besides this machine and administrators.
+    pub allow: Vec<ipnet::IpNet>,
+}
+
+/// Where the truth is kept.
 #[derive(Debug, Clone)]
 pub struct DatabaseConfig {
     /// PostgreSQL; `None` is SQLite in the data directory.
@@ -85,6 +109,7 @@ pub struct DatabaseConfig {
     pub max_connections: u32,
 }
 
+/// The bus between replicas.
 #[derive(Debug, Clone)]
 pub struct RedisConfig {
     /// `None` is a bus within this process.
@@ -92,6 +117,7 @@ pub struct RedisConfig {
     pub prefixes: codehub_store::bus::Prefixes,
 }
 
+/// How the leader works.
 #[derive(Debug, Clone)]
 pub struct CoordinatorConfig {
     pub idle_interval: Duration,
@@ -121,11 +147,13 @@ impl TtlConfig {
         TtlBounds { min: self.standby_min, max: self.standby_max }
     }
 
+    /// What a workspace may choose as the time until it is archived.
     pub fn archive_bounds(&self) -> TtlBounds {
         TtlBounds { min: self.archive_min, max: self.archive_max }
     }
 }
 
+/// When what nobody needs any more is deleted.
 #[derive(Debug, Clone)]
 pub struct GcConfig {
     pub policy: GcPolicy,
@@ -133,6 +161,7 @@ pub struct GcConfig {
 
 pub use codehub_domain::{activity::ActivityMode, ttl::TtlBounds};
 
+/// What counts as being in use.
 #[derive(Debug, Clone)]
 pub struct ActivityConfig {
     pub mode: ActivityMode,
@@ -143,11 +172,13 @@ pub struct ActivityConfig {
     pub max_hold: Duration,
 }
 
+/// How people are led into workspaces.
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
     pub wake_hold: Duration,
 }
 
+/// Where and as what workspaces run.
 #[derive(Debug, Clone)]
 pub struct RuntimeConfig {
     pub kind: RuntimeKind,
@@ -156,6 +187,11 @@ pub struct RuntimeConfig {
     pub ide_command: Vec<String>,
     pub ide_health_path: String,
     pub sandbox: codehub_runtime::SandboxChoice,
+    pub process_network: codehub_runtime::process::NetworkChoice,
+    /// What else of the machine a sandbox shows.
+    pub process_show: Vec<PathBuf>,
+    /// Whether several users may have workspaces where there is no sandbox.
+    pub unsandboxed_users: bool,
     /// What the database calls the backend; `None`: like its kind.
     pub name: Option<String>,
     pub image: String,
@@ -166,6 +202,7 @@ pub struct RuntimeConfig {
     pub stop_grace: Duration,
 }
 
+/// The kinds of places in which workspaces run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
     Process,
@@ -193,6 +230,7 @@ pub struct DockerSettings {
     pub dns: Vec<std::net::Ipv4Addr>,
 }
 
+/// Where archives are kept, and how they are made.
 #[derive(Debug, Clone)]
 pub struct ArchiveConfig {
     pub prefix: String,
@@ -202,6 +240,7 @@ pub struct ArchiveConfig {
     pub s3: Option<S3Settings>,
 }
 
+/// A bucket for archives.
 #[derive(Debug, Clone)]
 pub struct S3Settings {
     /// Empty: Amazon's.
@@ -215,6 +254,7 @@ pub struct S3Settings {
     pub allow_http: bool,
 }
 
+/// Sessions and the first administrator.
 #[derive(Debug, Clone)]
 pub struct AuthConfig {
     pub session_lifetime: Duration,
@@ -222,6 +262,7 @@ pub struct AuthConfig {
     pub admin_password: Option<Secret>,
 }
 
+/// What is logged, and how.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
     /// A level, or target=level pairs.
@@ -229,6 +270,7 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
+/// How a line of the log looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people on a terminal, JSON otherwise.
@@ -242,6 +284,7 @@ pub enum LogFormat {
 pub struct Secret(String);
 
 impl Secret {
+    /// Hides a text from logs and error messages.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -277,6 +320,15 @@ impl Config {
             archive_seconds: self.ttl.archive_seconds,
             unseen_activity: self.activity.flush_interval + self.coordinator.ttl_interval,
         }
+    }
+
+    /// Under which host names this server answers.
+    pub fn hosts(&self) -> codehub_proxy::hosts::Hosts {
+        codehub_proxy::hosts::Hosts::new(
+            &self.public_base_url,
+            self.public_base_url_is_set,
+            &self.hosts_allowed,
+        )
     }
 
     /// Whether people reach us by https, so that cookies may be `Secure`.

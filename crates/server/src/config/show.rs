@@ -62,6 +62,7 @@ pub fn effective_toml(effective: &Effective) -> String {
     out
 }
 
+/// Every setting with its value and where that came from; secrets are left out.
 pub fn effective_json(effective: &Effective) -> serde_json::Value {
     let settings: serde_json::Map<_, _> = effective
         .values

@@ -13,6 +13,7 @@ const YEAR: u64 = 366 * DAY;
 /// A TTL or a bound of one, in seconds.
 const TTL: ValueKind = ValueKind::Seconds { min: 0, max: YEAR };
 
+/// Every setting there is, in the order of the documentation.
 pub static SETTINGS: &[Setting] = &[
     setting(
         "role",
@@ -48,6 +49,27 @@ pub static SETTINGS: &[Setting] = &[
         "",
         ValueKind::Networks,
         "Addresses or networks (10.0.0.0/8) of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
+    ),
+    setting(
+        "hosts_allowed",
+        "HOSTS_ALLOWED",
+        "",
+        ValueKind::Hosts,
+        "More host names (or addresses) under which this server answers, without ports, separated by commas. It answers under the host of public_base_url; where that is not set, under every bare address and the machine's own names (localhost). Others get 421, except for /healthz and /readyz.",
+    ),
+    setting(
+        "metrics.listen",
+        "METRICS_LISTEN",
+        "",
+        ValueKind::MaybeAddress,
+        "A second address and port for /healthz, /readyz and /metrics alone, such as 10.0.0.5:9090, with connections of its own. Empty: they are answered at the listen address only.",
+    ),
+    setting(
+        "metrics.allow",
+        "METRICS_ALLOW",
+        "",
+        ValueKind::Networks,
+        "Addresses or networks (10.0.0.0/8) that may read /metrics and the details of /readyz, separated by commas, besides programs on this machine and administrators.",
     ),
     secret(
         "database.url",
@@ -159,11 +181,18 @@ pub static SETTINGS: &[Setting] = &[
         "How many workspaces may run in all. 0: no limit.",
     ),
     setting(
+        "limits.connections_per_address",
+        "LIMITS_CONNECTIONS_PER_ADDRESS",
+        "1024",
+        ValueKind::Count { min: 0, max: 1_000_000 },
+        "How many connections one address (IPv6: /64) may have on which nobody has signed in; more are closed. Of those that have not sent a whole request head 64 may take their time; more have two seconds. Proxies of trusted_proxies are not counted. 0: no limit.",
+    ),
+    setting(
         "runtime.kind",
         "RUNTIME",
         "process",
         ValueKind::OneOf(&["process", "docker"]),
-        "What workspaces run in. `process`: local processes, for one trusted person on one machine. `docker`: containers.",
+        "What workspaces run in. `process`: local processes, in a sandbox where bubblewrap is installed, otherwise for one trusted person on one machine. `docker`: containers.",
     ),
     setting(
         "runtime.name",
@@ -198,7 +227,7 @@ pub static SETTINGS: &[Setting] = &[
         "RUNTIME_HOME",
         "/home/coder",
         ValueKind::UrlPath,
-        "Where the home is mounted in a container.",
+        "Where a workspace finds its home: in containers, and in the sandbox of local processes.",
     ),
     setting(
         "runtime.uid",
@@ -233,7 +262,7 @@ pub static SETTINGS: &[Setting] = &[
         "RUNTIME_PIDS",
         "1024",
         ValueKind::Count { min: 0, max: 4_194_304 },
-        "Processes and threads a container may have. 0: no limit.",
+        "Processes and threads a workspace may have: in a container, and in the sandbox of local processes (unless CodeHub runs as root). 0: no limit.",
     ),
     setting(
         "runtime.read_only",
@@ -283,6 +312,27 @@ pub static SETTINGS: &[Setting] = &[
         "auto",
         ValueKind::OneOf(&["auto", "always", "never"]),
         "Shut workspaces in with bubblewrap: where it is installed (auto), always (refuse to start without), or never.",
+    ),
+    setting(
+        "runtime.process_network",
+        "PROCESS_NETWORK",
+        "auto",
+        ValueKind::OneOf(&["auto", "own", "host"]),
+        "The network of local processes: each workspace's own, by pasta, where that and the sandbox work (auto), its own always (own: refuse to start without), or this machine's (host).",
+    ),
+    setting(
+        "runtime.process_show",
+        "PROCESS_SHOW",
+        "/opt",
+        ValueKind::Paths,
+        "What else of this machine the sandbox of local processes shows, read-only: full paths separated by commas. The system's programs and the IDE's own installation are there anyway.",
+    ),
+    setting(
+        "runtime.unsandboxed_users",
+        "PROCESS_UNSANDBOXED_USERS",
+        "one",
+        ValueKind::OneOf(&["one", "many"]),
+        "How many users may have workspaces as local processes where there is no sandbox: any of them can read and change everything of the others, and of CodeHub.",
     ),
     setting(
         "docker.host",
@@ -489,6 +539,7 @@ pub static SETTINGS: &[Setting] = &[
 pub static NOT_OFFERED: &[(&str, &str)] =
     &[("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only")];
 
+/// The setting that a file calls `key`.
 pub fn by_key(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }

@@ -1,6 +1,9 @@
 //! From what somebody wrote to a typed value, or to a sentence about what is allowed.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
@@ -9,11 +12,17 @@ use ipnet::IpNet;
 pub enum ValueKind {
     /// `127.0.0.1:8080`
     Address,
+    /// The same, or nothing.
+    MaybeAddress,
+    /// Host names and addresses separated by commas, without ports.
+    Hosts,
     /// Addresses and networks separated by commas.
     Networks,
     /// IPv4 addresses separated by commas, or nothing.
     Addresses,
     Path,
+    /// Full paths separated by commas, or nothing.
+    Paths,
     /// `https://code.example.com`, no path.
     BaseUrl,
     /// An address that begins with one of these words and `://`, or nothing. It may hold a password.
@@ -54,10 +63,17 @@ impl ValueKind {
     pub fn allowed(self) -> String {
         match self {
             Self::Address => "an address and a port, such as 127.0.0.1:8080 or [::1]:8080".into(),
+            Self::MaybeAddress => {
+                "nothing, or an address and a port, such as 127.0.0.1:9090 or [::1]:9090".into()
+            }
+            Self::Hosts => {
+                "host names or addresses without ports, separated by commas, such as code.lan, 10.0.0.5, [fd00::5]".into()
+            }
             Self::Networks => {
                 "IP addresses or networks separated by commas, such as 10.0.0.1, fd00::/8".into()
             }
             Self::Addresses => "IPv4 addresses separated by commas, such as 10.0.0.53, 1.1.1.1".into(),
+            Self::Paths => "full paths separated by commas, such as /opt, /srv/tools".into(),
             Self::Path => "a path; `~` at the start is your home directory".into(),
             Self::BaseUrl => "http:// or https://, a host and perhaps a port, without a path".into(),
             Self::Url(schemes) => {
@@ -95,7 +111,7 @@ impl ValueKind {
     }
 
     pub(super) const fn is_list(self) -> bool {
-        matches!(self, Self::Networks | Self::Addresses | Self::Words)
+        matches!(self, Self::Hosts | Self::Networks | Self::Addresses | Self::Paths | Self::Words)
     }
 
     /// Whether `text` is such a value.
@@ -104,9 +120,12 @@ impl ValueKind {
         match self {
             Self::Text | Self::Path => Ok(()),
             Self::Name => or_allowed(is_name(text)),
-            Self::Address => or_allowed(text.parse::<std::net::SocketAddr>().is_ok()),
+            Self::Address => or_allowed(text.parse::<SocketAddr>().is_ok()),
+            Self::MaybeAddress => or_allowed(maybe_address(text).is_some()),
+            Self::Hosts => or_allowed(hosts(text).is_some()),
             Self::Networks => or_allowed(networks(text).is_some()),
             Self::Addresses => or_allowed(addresses(text).is_some()),
+            Self::Paths => or_allowed(paths(text).is_some()),
             Self::BaseUrl => or_allowed(text.is_empty() || base_url(text).is_some()),
             Self::Url(schemes) => match text.split_once("://") {
                 _ if text.is_empty() => Ok(()),
@@ -161,6 +180,11 @@ pub(super) fn addresses(text: &str) -> Option<Vec<std::net::Ipv4Addr>> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| word.parse().ok()).collect()
 }
 
+pub(super) fn paths(text: &str) -> Option<Vec<std::path::PathBuf>> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(|word| Some(std::path::PathBuf::from(word)).filter(|path| path.is_absolute())).collect()
+}
+
 /// Bytes: `512m`, `2g`, `1.5g`; a number alone is MiB.
 pub(super) fn memory(text: &str) -> Option<u64> {
     const MIB: u64 = 1 << 20;
@@ -202,6 +226,24 @@ fn show_seconds(seconds: u64) -> String {
         s if s % 60 == 0 => format!("{}m", s / 60),
         s => format!("{s}s"),
     }
+}
+
+/// `Some(None)` where it is empty.
+pub(super) fn maybe_address(text: &str) -> Option<Option<SocketAddr>> {
+    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+/// Names in lower case; none has a port, a wildcard or a dot at its end.
+pub(super) fn hosts(text: &str) -> Option<Vec<String>> {
+    let host = |part: &str| {
+        let v6 = part.strip_prefix('[').and_then(|part| part.strip_suffix(']'));
+        let is_name = !part.starts_with('.')
+            && !part.ends_with('.')
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
+        let valid = v6.map_or(is_name, |inner| inner.parse::<std::net::Ipv6Addr>().is_ok());
+        valid.then(|| part.to_ascii_lowercase())
+    };
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(host).collect()
 }
 
 /// Networks, a single address being the smallest.
@@ -279,6 +321,20 @@ pub(super) fn quote_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_have_neither_ports_nor_wildcards() {
+        assert_eq!(hosts(""), Some(vec![]));
+        assert_eq!(
+            hosts("Code.lan, 10.0.0.5,[fd00::5]"),
+            Some(vec!["code.lan".into(), "10.0.0.5".into(), "[fd00::5]".into()])
+        );
+        for wrong in
+            ["code.lan:80", "*.lan", "https://code.lan", "code.lan.", ".lan", "[x]", "fd00::5", "a b"]
+        {
+            assert_eq!(hosts(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn durations() {

@@ -1,5 +1,6 @@
 //! What is deleted and gone costs nothing any more; what reappears of it is found all the same.
 
+use codehub_store::fake::by;
 use std::time::Duration;
 
 use codehub_domain::{
@@ -20,7 +21,7 @@ async fn gone(rig: &Rig) -> Workspace {
     let desired = Desired::Deleted;
     let asked = rig
         .store
-        .workspace_ask(id, desired, Limits::NONE, Actor::User(OWNER), &Reason::DeleteRequested)
+        .workspace_ask(by(), id, desired, Limits::NONE, Actor::User(OWNER), &Reason::DeleteRequested)
         .await
         .unwrap();
     assert!(matches!(asked, Asked::Changed(_)), "{asked:?}");

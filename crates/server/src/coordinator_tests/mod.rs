@@ -3,9 +3,11 @@
 mod deleted;
 mod panics;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::body::Body;
+use codehub_store::fake::by;
+
+use axum::{body::Body, extract::ConnectInfo};
 use codehub_domain::{
     Desired, Epoch, Operation, Phase, UserId, Workspace, WorkspaceId,
     decide::{self, Decision, Inputs},
@@ -52,7 +54,7 @@ impl Rig {
     async fn with(change: impl FnOnce(&mut Backends), rules: fn(&Inputs<'_>) -> Decision) -> Self {
         let clock = FakeClock::new();
         let store = Arc::new(FakeStore::new(clock.clone()));
-        store.user_create(OWNER, "somebody", "-", Role::User).await.unwrap();
+        store.user_create(by(), OWNER, "somebody", "-", Role::User).await.unwrap();
         let world = World::new(1, Faults::NONE, None);
         let fake = Arc::new(FakeBackends { world, gate: Gate::new() });
         let mut backends = Backends {
@@ -111,7 +113,7 @@ impl Rig {
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
-        let created = self.store.workspace_create(new, Limits::NONE, Actor::User(OWNER)).await.unwrap();
+        let created = self.store.workspace_create(by(), new, Limits::NONE, Actor::User(OWNER)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));
         id
     }
@@ -155,7 +157,9 @@ impl Rig {
 
     async fn ready(&self) -> (StatusCode, Value) {
         let router = api::operations().with_state(self.app.clone());
-        let request = Request::get("/readyz").body(Body::empty()).unwrap();
+        let mut request = Request::get("/readyz").body(Body::empty()).unwrap();
+        // From this machine, who may read the details.
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9))));
         let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         (parts.status, serde_json::from_slice(&bytes).unwrap())

@@ -1,6 +1,7 @@
 //! The gate of a running server: store, bus, instances and archives behind the proxy's seam.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -8,17 +9,19 @@ use std::{
 use async_trait::async_trait;
 use codehub_domain::{
     ArchiveKey, Desired, Timestamp, UserId, WorkspaceId,
+    audit::AuditActor,
     desired::Refusal,
     event::{Actor, Reason},
 };
-use codehub_proxy::{Proxy, Settings, activity::Sink, idle::Rules};
+use codehub_proxy::{Proxy, Settings, activity::Sink, credential::CookieNames, idle::Rules};
 use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Store, bus::Bus};
 use http::{HeaderMap, HeaderValue, header};
 
+use self::opened::Opened;
 use crate::{
     app::App,
-    auth::{self, AuthError, SESSION_COOKIE, Via},
+    auth::{self, AuthError, Via, act},
     config::Config,
     service::{self, Denied},
 };
@@ -31,11 +34,13 @@ pub struct AppGate {
     app: Weak<App>,
     store: Arc<dyn Store>,
     ide: ProxyIde,
+    opened: Opened,
 }
 
 impl AppGate {
+    /// Answers from `app`'s store; `ide` is what workspaces run.
     pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
-        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide }
+        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide, opened: Opened::default() }
     }
 
     fn app(&self) -> Result<Arc<App>, GateError> {
@@ -48,9 +53,11 @@ fn unreachable(error: impl std::fmt::Display) -> GateError {
 }
 
 /// The headers as they would look if this credential were all that was sent.
-fn only(credential: Credential<'_>) -> Option<HeaderMap> {
+fn only(credential: Credential<'_>, https: bool) -> Option<HeaderMap> {
     let (name, prefix, secret) = match credential {
-        Credential::Session(secret) => (header::COOKIE, format!("{SESSION_COOKIE}="), secret),
+        Credential::Session(secret) => {
+            (header::COOKIE, format!("{}=", CookieNames::of(https).session), secret)
+        }
         Credential::Bearer(secret) => (header::AUTHORIZATION, "Bearer ".into(), secret),
     };
     let value = HeaderValue::from_bytes(&[prefix.as_bytes(), secret].concat()).ok()?;
@@ -60,8 +67,9 @@ fn only(credential: Credential<'_>) -> Option<HeaderMap> {
 #[async_trait]
 impl Gate for AppGate {
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
-        let Some(headers) = only(credential) else { return Ok(None) };
-        match auth::identify(&*self.app()?, &headers).await {
+        let app = self.app()?;
+        let Some(headers) = only(credential, app.config.is_https()) else { return Ok(None) };
+        match auth::identify(&app, &headers).await {
             Ok(identity) => Ok(Some(Caller {
                 user: identity.user.id,
                 by_cookie: match identity.via {
@@ -70,7 +78,7 @@ impl Gate for AppGate {
                 },
                 until: identity.until,
             })),
-            Err(AuthError::Unauthorized(_)) => Ok(None),
+            Err(AuthError::Unauthorized(_) | AuthError::SeveralSessions) => Ok(None),
             Err(AuthError::Store(error)) => Err(unreachable(error)),
         }
     }
@@ -86,9 +94,15 @@ impl Gate for AppGate {
 
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError> {
         let app = self.app()?;
+        let Some(user) = self.store.user_get(by).await.map_err(unreachable)? else {
+            return Ok(Woken::NotFound);
+        };
+        // Which session it was is written down with the opening.
+        let act = act::system().by(AuditActor::of_user(&user));
+        let (actor, reason) = (Actor::Wake(by), &Reason::OpenedInBrowser);
         let asked = self
             .store
-            .workspace_ask(id, Desired::Running, app.config.limits, Actor::Wake(by), &Reason::OpenedInBrowser)
+            .workspace_ask(&act, id, Desired::Running, app.config.limits, actor, reason)
             .await
             .map_err(unreachable)?;
         Ok(match asked {
@@ -137,6 +151,12 @@ impl Gate for AppGate {
         }
     }
 
+    fn opened(&self, id: WorkspaceId, headers: &HeaderMap, address: IpAddr) {
+        if let Ok(app) = self.app() {
+            self.opened.note(app, id, headers, address);
+        }
+    }
+
     async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts> {
         let info = self.app().ok()?.backends.archives.head(&key).await.ok()??;
         Some(ArchiveFacts { size_bytes: info.size, created_at: info.created_at })
@@ -175,11 +195,10 @@ impl Sink for ActivitySink {
 
 /// What the proxy is configured with.
 fn settings(config: &Config, rules: Arc<Rules>) -> Settings {
-    let base = config.public_base_url.as_str();
-    let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
     Settings {
         wake_hold: config.proxy.wake_hold,
-        public_authority: authority.split('/').next().unwrap_or_default().to_owned(),
+        base_url: config.public_base_url.clone(),
+        hosts: config.hosts(),
         trusted_proxies: config.trusted_proxies.clone(),
         rules,
     }
@@ -190,6 +209,8 @@ pub fn of_app(app: &Arc<App>, ide: ProxyIde) -> Arc<Proxy> {
     let gate = Arc::new(AppGate::new(app, ide));
     Proxy::new(gate, settings(&app.config, app.idle.clone()), app.activity.clone(), app.shutdown.clone())
 }
+
+mod opened;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! The real gate: store, bus and authentication as in a running server, with a controller of a few
 //! lines.
 
+use codehub_store::SessionEnd;
+use codehub_store::fake::by;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -90,10 +92,14 @@ impl Server {
         };
         let config = Config::with(&[&[("data_dir", "/nowhere")], settings].concat()).unwrap();
         let (user, session) = (UserId::from_uuid(Uuid::now_v7()), SessionId::from_uuid(Uuid::now_v7()));
-        store.user_create(user, "owner", "-", Role::User).await.unwrap();
-        store.session_create(session, user, &secret::hash(SECRET), 3600).await.unwrap();
+        store.user_create(by(), user, "owner", "-", Role::User).await.unwrap();
+        store.session_create(by(), session, user, &secret::hash(SECRET), 3600).await.unwrap();
         let token = TokenId::from_uuid(Uuid::now_v7());
-        store.token_create(token, session, "t", &secret::hash(TOKEN_TEXT), None).await.unwrap().unwrap();
+        store
+            .token_create(by(), token, session, "t", &secret::hash(TOKEN_TEXT), None)
+            .await
+            .unwrap()
+            .unwrap();
         let epoch = store.epoch_take("test").await.unwrap();
         Self { app: Arc::new(App::new(config, backends)), store, epoch, user, session }
     }
@@ -114,7 +120,8 @@ impl Server {
             labels: codehub_domain::labels::Labels::default(),
         };
         let id = new.id;
-        let created = self.store.workspace_create(new, Limits::NONE, Actor::User(self.user)).await.unwrap();
+        let created =
+            self.store.workspace_create(by(), new, Limits::NONE, Actor::User(self.user)).await.unwrap();
         assert!(matches!(created, Created::Created(_)));
         self.become_phase(id, phase).await;
         id
@@ -214,7 +221,7 @@ async fn from_sleep_to_the_ide_and_out_again() {
     };
     server.become_phase(id, Phase::Standby).await;
     until(503).await;
-    server.store.session_delete(server.session).await.unwrap();
+    server.store.session_delete(by(), server.session, SessionEnd::Logout).await.unwrap();
     until(401).await;
     server.app.shutdown.cancel();
 }

@@ -4,10 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::Router;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -17,26 +14,39 @@ use crate::{
 use codehub_coordinator::Backends;
 use codehub_proxy::{
     Proxy,
-    front::{Application, Front},
+    front::{Application, Front, Place, PlaceLimits, Places},
     gate::ProxyIde,
+    hosts::Hosts,
 };
 
-use super::{open_files::OpenFiles, workers::Workers};
+use super::{Listeners, open_files::OpenFiles, workers::Workers};
 
 /// A client gets this long for the head of its (next) request.
 const HEADS_WITHIN: Duration = Duration::from_secs(60);
+/// So many connections from one address may be without a whole head.
+const HEADLESS_PER_ADDRESS: usize = 64;
+/// So many connections are kept for checks, where they have no listener of their own; and so many has that one.
+const FOR_CHECKS: usize = 16;
+const CHECKS_LISTENER: usize = 64;
+/// Machines that ask how it is know what they want.
+const CHECKS_HEADS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Serves until `app.shutdown`, then lets what is under way finish and hands on the last activity.
 ///
 /// # Errors
 /// The threads that serve connections cannot be had.
-pub async fn run(listener: TcpListener, router: Router, app: &Arc<App>) -> anyhow::Result<()> {
+pub async fn run(listeners: impl Into<Listeners>, router: Router, app: &Arc<App>) -> anyhow::Result<()> {
+    let Listeners { people: listener, checks } = listeners.into();
     let mut workers = Workers::start().context("the threads that serve connections cannot be started")?;
     let proxy = app.config.role.answers().then(|| start_proxy(app));
     // With a token of its own: requests under way are still activity.
     let traffic_ended = CancellationToken::new();
     let flusher = tokio::spawn(flush_activity(app, traffic_ended.clone()));
-    accept_all(listener, router, proxy, app, &mut workers).await;
+    let checks = checks.map(|listener| tokio::spawn(answer_checks(listener, app.clone())));
+    accept_all(listener, checks.is_some(), router, proxy, app, &mut workers).await;
+    if let Some(checks) = checks {
+        let _ = checks.await;
+    }
     traffic_ended.cancel();
     let _ = flusher.await;
     workers.end().await;
@@ -59,24 +69,31 @@ fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = (
 
 async fn accept_all(
     listener: TcpListener,
+    checks_apart: bool,
     router: Router,
     proxy: Option<Arc<Proxy>>,
     app: &Arc<App>,
     workers: &mut Workers,
 ) {
-    let application = Application::here(router);
-    let front = Arc::new(Front { proxy: proxy.clone(), application, heads_within: HEADS_WITHIN });
+    let config = &app.config;
+    let front = Arc::new(Front {
+        proxy: proxy.clone(),
+        application: Application::here(router),
+        hosts: config.hosts(),
+        trusted_proxies: config.trusted_proxies.clone(),
+        heads_within: HEADS_WITHIN,
+    });
+    let limits = PlaceLimits {
+        total: most_connections(),
+        for_checks: if checks_apart { 0 } else { FOR_CHECKS },
+        strangers_per_address: config.connections_per_address,
+        headless_per_address: config.connections_per_address.min(HEADLESS_PER_ADDRESS),
+    };
+    let places = Places::new(limits, config.trusted_proxies.clone(), config.metrics.allow.clone());
     let connections = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(most_connections()));
-    loop {
-        let next = tokio::select! {
-            () = app.shutdown.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let Some((stream, peer, place)) = next else { continue };
+    while let Some((stream, peer, place)) = accept(&listener, &places, &app.shutdown).await {
         let (front, shutdown) = (front.clone(), app.shutdown.clone());
         workers.next().spawn(connections.track_future(async move {
-            let _place = place;
             let stream = match stream.and_then(TcpStream::from_std) {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -86,7 +103,7 @@ async fn accept_all(
             };
             let open = metrics::gauge!(crate::telemetry::metrics::HTTP_CONNECTIONS);
             open.increment(1.0);
-            front.serve(stream, peer, &shutdown).await;
+            front.serve(stream, peer, &place, &shutdown).await;
             open.decrement(1.0);
         }));
     }
@@ -110,30 +127,71 @@ fn most_connections() -> usize {
         tracing::warn!(
             open_files = files,
             connections,
-            "the limit of open files allows few connections; more wait until others close: raise it (ulimit -n, LimitNOFILE=)"
+            "the limit of open files allows few connections; more are closed: raise it (ulimit -n, LimitNOFILE=)"
         );
     }
     connections
 }
 
-type ConnectionSlot = tokio::sync::OwnedSemaphorePermit;
-type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, ConnectionSlot);
+/// Answers machines that ask how it is, at an address of their own: however busy the other one is, they are heard.
+async fn answer_checks(listener: TcpListener, app: Arc<App>) {
+    let front = Arc::new(Front {
+        proxy: None,
+        application: Application::here(super::checks_router(&app)),
+        // By address, as machines do; by name where that is allowed.
+        hosts: Hosts::new(&app.config.public_base_url, false, &app.config.hosts_allowed),
+        trusted_proxies: app.config.trusted_proxies.clone(),
+        heads_within: CHECKS_HEADS_WITHIN,
+    });
+    let limits = PlaceLimits {
+        total: CHECKS_LISTENER,
+        for_checks: 0,
+        strangers_per_address: 0,
+        headless_per_address: CHECKS_LISTENER / 2,
+    };
+    let places = Places::new(limits, Vec::new(), Vec::new());
+    let connections = TaskTracker::new();
+    while let Some((stream, peer, place)) = accept(&listener, &places, &app.shutdown).await {
+        let (front, shutdown) = (front.clone(), app.shutdown.clone());
+        connections.spawn(async move {
+            if let Ok(stream) = stream.and_then(TcpStream::from_std) {
+                front.serve(stream, peer, &place, &shutdown).await;
+            }
+        });
+    }
+    drop(listener);
+    connections.close();
+    let _ = tokio::time::timeout(app.config.shutdown_drain, connections.wait()).await;
+}
 
-/// The next connection, once there is a place for it: until then the kernel's queue holds it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, peer)) => {
-            // Small messages both ways (terminals, events) must not wait for each other. Then it leaves this
-            // thread's event loop for its own.
-            let stream = stream.set_nodelay(true).and_then(|()| stream.into_std());
-            Some((stream, peer, place))
-        }
-        Err(error) => {
-            // Out of files, most likely: the next try comes when some have been closed.
-            tracing::warn!(%error, "a connection could not be accepted");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            None
+type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, Arc<Place>);
+
+/// The next connection that gets a place; the others are closed. `None`: the server stops.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Places>,
+    shutdown: &CancellationToken,
+) -> Option<Accepted> {
+    loop {
+        let accepted = tokio::select! {
+            () = shutdown.cancelled() => return None,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => match places.admit(peer.ip()) {
+                Ok(place) => {
+                    // Small messages both ways (terminals, events) must not wait for each other. Then it leaves this
+                    // thread's event loop for its own.
+                    let stream = stream.set_nodelay(true).and_then(|()| stream.into_std());
+                    return Some((stream, peer, place));
+                }
+                Err(why) => tracing::debug!(%peer, ?why, "a connection was closed: there is no place for it"),
+            },
+            Err(error) => {
+                // Out of files, most likely: the next try comes when some have been closed.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 //! more → end streams, finish requests (10 s) → tell the last activity → the leader writes it down and lets
 //! go → close the database. Workspaces keep running.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
@@ -17,16 +17,19 @@ use crate::{
     api,
     app::{self, App},
     auth::first_run::{self, FirstRun},
-    config::{Config, RuntimeKind},
+    config::Config,
     telemetry, web,
 };
 use codehub_coordinator as coordinator;
 use codehub_proxy::idle;
 
+mod changed;
 mod connections;
 mod data_dir;
+mod kept_places;
 mod observe;
 mod open_files;
+mod private;
 mod replica;
 mod service_workers;
 mod signals;
@@ -41,31 +44,55 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Nobody waits longer for a query that somebody else is still asking.
 const STORE_CLOSE: Duration = Duration::from_secs(3);
 
+/// Where requests come in.
+pub struct Listeners {
+    /// Everybody's.
+    pub people: TcpListener,
+    /// For `/healthz`, `/readyz` and `/metrics` alone.
+    pub checks: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    /// One for everything.
+    fn from(people: TcpListener) -> Self {
+        Self { people, checks: None }
+    }
+}
+
 /// Serves until a signal ends it.
 ///
 /// # Errors
 /// It could not start; the message names the cause and what to do.
 pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     telemetry::metrics::install();
+    private::mask();
+    private::check_key_file(&config)?;
+    private::refuse_foreign(&config.data_dir)?;
     let _data_dir = match config.database.url {
         Some(_) => DataDir::share(&config.data_dir)?,
         None => DataDir::lock(&config.data_dir)?,
     };
-    let listener = bind(&mut config).await?;
-    let (listener, backends) = waiting::for_backends(listener, &config).await?;
+    private::close(&config.data_dir)?;
+    let people = bind(&mut config).await?;
+    let checks = match config.metrics.listen {
+        Some(address) => Some(bind_at(address, "METRICS_LISTEN").await?),
+        None => None,
+    };
+    let (listeners, backends) = waiting::for_backends(Listeners { people, checks }, &config).await?;
     let mut app = App::new(config, backends);
     app.idle =
         Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);
     let app = Arc::new(app);
     let replica = replica::Replica::join(&app).await?;
     announce(&app, first_run::prepare(&app).await?);
+    changed::note(&app).await?;
 
     let leading = CancellationToken::new();
     let coordinator = app.config.role.coordinates().then(|| tokio::spawn(coordinate(&app, leading.clone())));
     let mut background = background(&app);
     background.push(tokio::spawn(replica.run(Arc::clone(&app))));
     signals::cancel_on_signal(app.shutdown.clone())?;
-    run(listener, router(&app), &app).await?;
+    run(listeners, router(&app), &app).await?;
 
     for task in background {
         // They end by the same token; one that panicked has been logged.
@@ -88,6 +115,7 @@ pub fn coordinate(app: &App, until: CancellationToken) -> impl Future<Output = (
     let mut context = coordinator::Context::new(app.backends.clone(), coordinator_settings(&app.config));
     context.leading = app.leading.clone();
     context.health = app.health.clone();
+    context.replica = app::replica_name();
     let leadership = coordinator::leader::Leadership::of(app.store(), app::replica_name());
     coordinator::run(context, leadership, until)
 }
@@ -119,7 +147,14 @@ pub fn router(app: &Arc<App>) -> Router {
         api::operations()
     };
     let answered = answered.layer(middleware::from_fn(service_workers::refuse_scripts));
+    let answered =
+        answered.layer(middleware::from_fn_with_state(Arc::clone(app), kept_places::refuse_strangers));
     answered.layer(middleware::from_fn(observe::observe)).with_state(Arc::clone(app))
+}
+
+/// What is answered at an address of its own.
+fn checks_router(app: &Arc<App>) -> Router {
+    api::checks().layer(middleware::from_fn(observe::observe)).with_state(Arc::clone(app))
 }
 
 /// The tasks that run beside the requests until the server stops.
@@ -136,25 +171,29 @@ pub fn background(app: &Arc<App>) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-async fn bind(config: &mut Config) -> anyhow::Result<TcpListener> {
-    let address = config.listen;
-    let listener = TcpListener::bind(address).await.map_err(|error| {
+async fn bind_at(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::AddrInUse => format!(
-                "port {} on {} is in use by another program: stop it, or choose another address with --listen or CODEHUB_LISTEN",
+                "port {} on {} is in use by another program: stop it, or choose another address with {setting}",
                 address.port(),
                 address.ip()
             ),
             std::io::ErrorKind::PermissionDenied => {
-                format!("listening on {address} is not permitted: ports below 1024 need privileges; choose another with --listen")
+                format!("listening on {address} is not permitted: ports below 1024 need privileges; choose another with {setting}")
             }
             std::io::ErrorKind::AddrNotAvailable => {
-                format!("{} is not an address of this machine: choose another with --listen", address.ip())
+                format!("{} is not an address of this machine: choose another with {setting}", address.ip())
             }
             _ => format!("cannot listen on {address}: {error}"),
         };
         anyhow::anyhow!(what)
-    })?;
+    })
+}
+
+async fn bind(config: &mut Config) -> anyhow::Result<TcpListener> {
+    let address = config.listen;
+    let listener = bind_at(address, "--listen or CODEHUB_LISTEN").await?;
     let bound = listener.local_addr().context("the listener has no address")?;
     // Port 0 means "any": links must name the one it became.
     if address.port() == 0 {
@@ -176,11 +215,6 @@ fn announce(app: &App, first_run: FirstRun) {
         version = env!("CARGO_PKG_VERSION"),
         "CodeHub is starting"
     );
-    if app.config.runtime.kind == RuntimeKind::Process {
-        tracing::warn!(
-            "workspaces run as processes of this machine's user: for one trusted person on one machine"
-        );
-    }
     match first_run {
         FirstRun::NotNeeded => {}
         FirstRun::Created(user) => {

@@ -1,14 +1,24 @@
 //! Before the database answers: this server lives and says so, but is not ready. A database that is started
 //! later than its servers, or is away while one of them restarts, ends nobody.
 
-use std::{future::IntoFuture as _, time::Duration};
+use std::{future::IntoFuture as _, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
-use axum::{Router, http::StatusCode, routing::get};
+use axum::{
+    Router,
+    extract::ConnectInfo,
+    http::{HeaderMap, StatusCode},
+    routing::get,
+};
 use codehub_store::StoreError;
 use tokio::{net::TcpListener, sync::watch};
 
-use crate::{api, backends::build_backends, config::Config};
+use super::Listeners;
+use crate::{
+    api::{self, insider},
+    backends::build_backends,
+    config::Config,
+};
 use codehub_coordinator::Backends;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -19,24 +29,49 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// # Errors
 /// Something is wrong that waiting does not mend.
 pub(super) async fn for_backends(
-    listener: TcpListener,
+    listeners: Listeners,
     config: &Config,
-) -> anyhow::Result<(TcpListener, Backends)> {
+) -> anyhow::Result<(Listeners, Backends)> {
     let error = match build_backends(config).await {
         Err(error) if is_away(&error) => error,
-        built => return Ok((listener, built?)),
+        built => return Ok((listeners, built?)),
     };
-    let listener = listener.into_std().context("the listener")?;
-    let meanwhile = TcpListener::from_std(listener.try_clone().context("the listener")?)?;
+    let Listeners { people, checks } = listeners;
+    let (people, meanwhile) = lend(people)?;
+    let (checks, checks_meanwhile) = checks.map(lend).transpose()?.unzip();
     let (problem, current) = watch::channel(String::new());
+    let router = router(current, config);
+    let checked = async {
+        match checks_meanwhile {
+            Some(listener) => answer(listener, router.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
     let backends = tokio::select! {
-        ended = axum::serve(meanwhile, router(current)).into_future() => {
+        ended = answer(meanwhile, router.clone()) => {
             ended?;
             anyhow::bail!("the listener was closed");
         }
+        ended = checked => {
+            ended?;
+            anyhow::bail!("the listener for checks was closed");
+        }
         backends = keep_trying(config, error, &problem) => backends?,
     };
-    Ok((TcpListener::from_std(listener)?, backends))
+    let checks = checks.map(TcpListener::from_std).transpose()?;
+    Ok((Listeners { people: TcpListener::from_std(people)?, checks }, backends))
+}
+
+/// The same listener twice: to keep, and to use until then.
+fn lend(listener: TcpListener) -> anyhow::Result<(std::net::TcpListener, TcpListener)> {
+    let listener = listener.into_std().context("the listener")?;
+    let lent = TcpListener::from_std(listener.try_clone().context("the listener")?)?;
+    Ok((listener, lent))
+}
+
+async fn answer(listener: TcpListener, router: Router) -> std::io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).into_future().await
 }
 
 async fn keep_trying(
@@ -64,9 +99,11 @@ fn is_away(error: &anyhow::Error) -> bool {
 /// Answers end their connection: the next request is for the server itself.
 const CLOSE: [(&str, &str); 2] = [("connection", "close"), ("retry-after", "5")];
 
-fn router(problem: watch::Receiver<String>) -> Router {
-    let not_ready = move || async move {
-        let problem = problem.borrow().clone();
+fn router(problem: watch::Receiver<String>, config: &Config) -> Router {
+    let (trusted, allowed) = (config.trusted_proxies.clone(), config.metrics.allow.clone());
+    let not_ready = move |ConnectInfo(peer): ConnectInfo<SocketAddr>, headers: HeaderMap| async move {
+        let insider = insider::is_inside(peer.ip(), &headers, &trusted, &allowed);
+        let problem = insider.then(|| problem.borrow().clone());
         (StatusCode::SERVICE_UNAVAILABLE, CLOSE, api::not_ready(problem))
     };
     Router::new().route("/healthz", get(async || (CLOSE, api::alive().await))).fallback(not_ready)

@@ -1,11 +1,18 @@
 //! The archives kept of a workspace, and a look into them: for the API and the dashboard alike.
 
 use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream};
-use codehub_domain::{ArchiveKey, OpId, Workspace, WorkspaceId, user::User};
-use codehub_runtime::archives::ListedArchive;
+use codehub_domain::{
+    ArchiveKey, ArchiveRecord, OpId, Workspace, WorkspaceId,
+    audit::{Act, AuditAction, AuditEntry, AuditObject, OPENED_SECONDS},
+    user::User,
+};
+use codehub_runtime::archives::{ListedArchive, record::head_recorded};
 
 use super::{Access, Denied, find};
 use crate::app::App;
+
+const CORRUPTED: &str =
+    "this archive is not the one that was stored: it was changed or damaged in its storage";
 
 /// Why there is nothing to be seen in an archive.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +23,8 @@ pub enum Unseen {
     NoFile,
     #[error("this archive was made before archives had a list of their files: restore it to see them")]
     NotListed,
+    #[error("{CORRUPTED}")]
+    Corrupted,
     #[error(transparent)]
     Denied(#[from] Denied),
 }
@@ -55,29 +64,57 @@ pub async fn own(
 /// There is no such archive or directory, or it cannot be read.
 pub async fn files(
     app: &App,
+    by: &Act,
     key: ArchiveKey,
     dir: &[u8],
     after: Option<&[u8]>,
     limit: usize,
 ) -> Result<FilePage, Unseen> {
-    let found = app.backends.archives.files(&key, dir, after, limit).await;
-    found.map_err(|error| unseen(key, &error))?.ok_or(Unseen::Missing("directory in this archive"))
+    let archive = recorded(app, key).await?;
+    let found = app.backends.archives.files(&archive, dir, after, limit).await;
+    let page = found.map_err(|error| unseen(key, &error))?;
+    let page = page.ok_or(Unseen::Missing("directory in this archive"))?;
+    let entry = AuditEntry::ok(AuditAction::ArchiveBrowsed, AuditObject::archive(key));
+    let entry = AuditEntry { folded: Some(OPENED_SECONDS), ..entry };
+    app.store().audit_write(by, &entry).await.map_err(Denied::from)?;
+    Ok(page)
 }
 
 /// One file and its bytes, after [`own`].
 ///
 /// # Errors
 /// There is no such archive or file, or it cannot be read.
-pub async fn file(app: &App, key: ArchiveKey, path: &[u8]) -> Result<(ArchivedFile, FileStream), Unseen> {
-    let found = app.backends.archives.file(&key, path).await.map_err(|error| unseen(key, &error))?;
+pub async fn file(
+    app: &App,
+    by: &Act,
+    key: ArchiveKey,
+    path: &[u8],
+) -> Result<(ArchivedFile, FileStream), Unseen> {
+    let archive = recorded(app, key).await?;
+    let found = app.backends.archives.file(&archive, path).await.map_err(|error| unseen(key, &error))?;
     let (file, stream) = found.ok_or(Unseen::Missing("file in this archive"))?;
-    Ok((file, stream.ok_or(Unseen::NoFile)?))
+    let stream = stream.ok_or(Unseen::NoFile)?;
+    let entry = AuditEntry::ok(AuditAction::ArchiveDownloaded, AuditObject::archive(key));
+    // Before the first byte: what cannot be written down is not given out.
+    let shown = String::from_utf8_lossy(path);
+    app.store().audit_write(by, &entry.with_code(&shown)).await.map_err(Denied::from)?;
+    Ok((file, stream))
+}
+
+/// What the archive must be. One without a record is taken for none.
+async fn recorded(app: &App, key: ArchiveKey) -> Result<ArchiveRecord, Unseen> {
+    let found = app.store().archive_record(key).await.map_err(Denied::from)?;
+    found.ok_or(Unseen::Missing("archive"))
 }
 
 fn unseen(key: ArchiveKey, error: &ArchiveError) -> Unseen {
     match error {
         ArchiveError::NotFound { .. } => Unseen::Missing("archive"),
         ArchiveError::NotListed => Unseen::NotListed,
+        error if error.is_corrupted() => {
+            tracing::error!(archive = %key, %error, "an archive is not what was stored");
+            Unseen::Corrupted
+        }
         error => {
             tracing::warn!(archive = %key, %error, "an archive cannot be looked into");
             Denied::Unreachable("the archive cannot be read now: try again".into()).into()
@@ -103,10 +140,16 @@ pub(super) fn gone(field: &'static str) -> Denied {
     Denied::Invalid { field, why: "there is no such archive".into() }
 }
 
+/// The archive, if it is there and is the one that was recorded.
 pub(super) async fn existing(app: &App, field: &'static str, key: ArchiveKey) -> Result<ArchiveMeta, Denied> {
-    match app.backends.archives.head(&key).await {
+    let Some(archive) = app.store().archive_record(key).await? else { return Err(gone(field)) };
+    match head_recorded(&*app.backends.archives, &archive).await {
         Ok(Some(meta)) => Ok(meta),
         Ok(None) => Err(gone(field)),
+        Err(error) if error.is_corrupted() => {
+            tracing::error!(archive = %key, %error, "an archive is not what was stored");
+            Err(Denied::Invalid { field, why: CORRUPTED.into() })
+        }
         Err(error) => {
             tracing::warn!(archive = %key, %error, "an archive to go back to could not be looked at");
             Err(Denied::Unreachable("the archive cannot be looked at now: try again".into()))

@@ -93,25 +93,26 @@ async fn change(
     if !wrong.is_empty() {
         return Ok(page(&me, &wrong, None).respond_with(&me.view, StatusCode::BAD_REQUEST));
     }
-    // Counted like a sign-in. The session this opens ends with all the others below.
-    match login::login(&app, &me.user().username, &form.current, address, &headers).await {
+    // Counted like a sign-in.
+    match login::verify(&app, me.act(), &me.user().username, &form.current, address, &headers).await {
         Ok(_) => {}
         Err(LoginError::Wrong) => {
             let wrong = [Problem::PasswordWrong.of("current")];
             return Ok(page(&me, &wrong, None).respond_with(&me.view, StatusCode::BAD_REQUEST));
         }
-        Err(LoginError::TooMany { retry_after }) => {
-            let said = words::retry_in(me.view.lang, retry_after);
+        Err(LoginError::TooMany { counted, retry_after }) => {
+            let said = words::retry_in(me.view.lang, counted, retry_after);
             return Ok(page(&me, &[], Some(said)).respond_with(&me.view, StatusCode::TOO_MANY_REQUESTS));
         }
         Err(LoginError::Store(error)) => return Err(error.into()),
         Err(LoginError::Hash(error)) => return Err(error.into()),
     }
     let password_hash = Some(app.passwords.hash(&form.password).await?);
-    let edit = UserEdit { password_hash, keep_tokens: form.keep_tokens, ..UserEdit::default() };
-    match app.store().user_edit(me.user().id, edit).await? {
+    let keep_device = login::known_device(&app, me.user().id, &headers).await?;
+    let edit = UserEdit { password_hash, keep_tokens: form.keep_tokens, keep_device, ..UserEdit::default() };
+    match app.store().user_edit(me.act(), me.user().id, edit).await? {
         UserChange::Done(user) => {
-            let session = login::open_session(&app, user).await?;
+            let session = login::open_session(&app, me.act(), user).await?;
             let said =
                 if form.keep_tokens { Plain::PasswordChanged } else { Plain::PasswordAndTokensChanged };
             Ok(with_session(&app, see_other_saying(&app, "/account", said), &session))

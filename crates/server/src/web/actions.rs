@@ -9,7 +9,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use codehub_domain::{ArchiveKey, Desired, Workspace, WorkspaceId, recovery::Recovery};
+use codehub_domain::{ArchiveKey, Desired, Workspace, WorkspaceId, audit::AuditAction, recovery::Recovery};
 use maud::html;
 use serde::Deserialize;
 
@@ -83,8 +83,9 @@ async fn ask(
     id: WorkspaceId,
     desired: Desired,
 ) -> std::result::Result<Workspace, Denied> {
-    service::find(app, me.user(), id, service::access_for(desired)).await?;
-    service::ask(app, id, desired, me.actor(), &service::requested(desired)).await
+    let action = AuditAction::of_desired(desired);
+    service::find_to(app, &me.identity, id, service::access_for(desired), action).await?;
+    service::ask(app, &me.identity, id, desired, &service::requested(desired)).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -107,7 +108,8 @@ async fn recover(
 ) -> Result<Response> {
     // Only our own buttons send one, and none of them deletes.
     let desired = form.desired_state.parse().ok().filter(|desired| *desired != Desired::Deleted);
-    service::find(&app, me.user(), id, service::access_for_recovery(desired)).await?;
+    let (access, action) = (service::access_for_recovery(desired), AuditAction::WorkspaceRecovered);
+    service::find_to(&app, &me.identity, id, access, action).await?;
     let own = format!("/workspaces/{id}");
     let there = forms::local_path(&form.back).unwrap_or(&own);
     let restore_from = match form.restore_from.as_str() {
@@ -119,7 +121,7 @@ async fn recover(
     };
     let recovery =
         Recovery { restore_from, accept_data_loss: form.accept_data_loss == "yes", ..Recovery::default() };
-    let flash = match service::recover(&app, id, recovery, desired, me.actor()).await {
+    let flash = match service::recover(&app, &me.identity, id, recovery, desired).await {
         Ok(_) => Plain::Recovering.into(),
         Err(denied) => Flash::of_refusal(denied)?,
     };

@@ -152,9 +152,10 @@ async fn files(
             _ => {}
         }
     }
-    let (status, content) = match archives::files(&app, key, &dir, after.as_deref(), PAGE).await {
+    let (status, content) = match archives::files(&app, me.act(), key, &dir, after.as_deref(), PAGE).await {
         Ok(page) => (StatusCode::OK, listing(&me.view, key, &dir, page, after.is_some())),
         Err(Unseen::NotListed) => (StatusCode::CONFLICT, not_listed(&me.view)),
+        Err(Unseen::Corrupted) => (StatusCode::CONFLICT, corrupted(&me.view)),
         Err(other) => return Err(other.into()),
     };
     // When it was made is good to know, and no reason to show nothing.
@@ -276,6 +277,10 @@ fn not_listed(view: &PageContext) -> Markup {
     html! { section.card { p.quiet data-testid="not-listed" { (view.t.archive_not_listed) } } }
 }
 
+fn corrupted(view: &PageContext) -> Markup {
+    html! { section.card { p.flash.bad role="alert" data-testid="corrupted" { (view.t.archive_corrupted) } } }
+}
+
 async fn file(
     State(app): State<Arc<App>>,
     me: Me,
@@ -284,7 +289,7 @@ async fn file(
 ) -> Result<Response> {
     let (_, key) = archives::own(&app, me.user(), id, op).await?;
     let path = pairs(query.as_deref()).find(|(name, _)| *name == "path").map(|(_, value)| trimmed(value));
-    let (file, stream) = archives::file(&app, key, &path.unwrap_or_default()).await?;
+    let (file, stream) = archives::file(&app, me.act(), key, &path.unwrap_or_default()).await?;
     Ok(attachment(&file, stream))
 }
 

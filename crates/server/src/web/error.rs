@@ -1,15 +1,13 @@
 //! What goes wrong on the way to a page. The error itself does not know in which language and theme
 //! to speak; it marks the response, and the outermost layer of the pages draws it.
 
-use axum::{
-    extract::rejection::FormRejection,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 use codehub_store::StoreError;
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use crate::{
     auth::AuthError,
+    bodies::BodyError,
     passwords::HashError,
     service::{Denied, archives::Unseen},
 };
@@ -24,24 +22,28 @@ pub enum WebError {
     Foreign,
     WrongMethod,
     TooLarge,
+    TooSlow,
     Internal,
     Unavailable,
 }
 
+/// What handlers of pages return.
 pub type Result<T> = std::result::Result<T, WebError>;
 
 impl WebError {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::BadRequest,
         Self::NotFound,
         Self::Forbidden,
         Self::Foreign,
         Self::WrongMethod,
         Self::TooLarge,
+        Self::TooSlow,
         Self::Internal,
         Self::Unavailable,
     ];
 
+    /// The status of the page that says so.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
@@ -49,6 +51,7 @@ impl WebError {
             Self::Forbidden | Self::Foreign => StatusCode::FORBIDDEN,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -93,7 +96,7 @@ impl From<HashError> for WebError {
 impl From<AuthError> for WebError {
     fn from(error: AuthError) -> Self {
         match error {
-            AuthError::Unauthorized(_) => Self::Forbidden,
+            AuthError::Unauthorized(_) | AuthError::SeveralSessions => Self::Forbidden,
             AuthError::Store(error) => error.into(),
         }
     }
@@ -120,14 +123,18 @@ impl From<Unseen> for WebError {
     fn from(unseen: Unseen) -> Self {
         match unseen {
             Unseen::Missing(_) => Self::NotFound,
-            Unseen::NoFile | Unseen::NotListed => Self::BadRequest,
+            Unseen::NoFile | Unseen::NotListed | Unseen::Corrupted => Self::BadRequest,
             Unseen::Denied(denied) => denied.into(),
         }
     }
 }
 
-impl From<FormRejection> for WebError {
-    fn from(rejection: FormRejection) -> Self {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE { Self::TooLarge } else { Self::BadRequest }
+impl From<BodyError> for WebError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooSlow => Self::TooSlow,
+            BodyError::TooLarge(_) => Self::TooLarge,
+            BodyError::BrokeOff => Self::BadRequest,
+        }
     }
 }

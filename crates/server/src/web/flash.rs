@@ -11,6 +11,7 @@ use crate::service::Denied;
 pub(super) const COOKIE: &str = "flash";
 const SECONDS: u32 = 30;
 
+/// Whether it is good news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Good,
@@ -112,6 +113,7 @@ impl Flash {
         }
     }
 
+    /// Whether it is good news.
     pub fn tone(self) -> Tone {
         match self {
             Self::Plain(plain) => plain.tone(),
@@ -119,6 +121,7 @@ impl Flash {
         }
     }
 
+    /// The sentence in a language.
     pub fn text(self, lang: Lang) -> String {
         match (self, lang) {
             (Self::Plain(plain), _) => plain.text(lang).to_owned(),
@@ -152,6 +155,7 @@ impl Flash {
         cookies::get(headers, COOKIE).and_then(Self::parse)
     }
 
+    /// The cookie that carries it to the next page.
     pub fn cookie(self, https: bool) -> HeaderValue {
         cookies::set(COOKIE, &self.word(), SECONDS, https)
     }

@@ -66,6 +66,7 @@ pub enum Problem {
     LabelsRule,
     UsernameRule,
     UsernameTaken,
+    NoSandbox,
     PasswordRule,
     PasswordsDiffer,
     PasswordWrong,
@@ -80,10 +81,12 @@ pub struct Wrong {
 }
 
 impl Problem {
+    /// This problem, of that field.
     pub const fn of(self, field: &'static str) -> Wrong {
         Wrong { field, problem: self }
     }
 
+    /// The sentence beside the field.
     pub fn text(self, lang: Lang) -> String {
         use Lang::{En, Ko};
         match (self, lang) {
@@ -101,6 +104,16 @@ impl Problem {
             (Self::LabelsRule, lang) => super::i18n::words::label_rules(lang),
             (Self::UsernameRule, En) => "1 to 64 letters a–z, digits, '.', '_' or '-'.".into(),
             (Self::UsernameRule, Ko) => "영문자, 숫자, '.', '_', '-'만 사용하여 1~64자로 입력하세요.".into(),
+            (Self::NoSandbox, En) => {
+                "Workspaces run without a sandbox on this server, so users could read and change each other's files. \
+                 Install bubblewrap on the server, or allow it with PROCESS_UNSANDBOXED_USERS=many."
+                    .into()
+            }
+            (Self::NoSandbox, Ko) => {
+                "이 서버의 워크스페이스는 샌드박스 없이 실행되므로 사용자들이 서로의 파일을 읽고 바꿀 수 있습니다. 서버에 \
+                 bubblewrap을 설치하거나 PROCESS_UNSANDBOXED_USERS=many로 허용하세요."
+                    .into()
+            }
             (Self::UsernameTaken, En) => "This username is taken.".into(),
             (Self::UsernameTaken, Ko) => "이미 사용 중인 사용자 이름입니다.".into(),
             (Self::PasswordRule, En) => "8 to 1024 characters.".into(),

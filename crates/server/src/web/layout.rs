@@ -34,25 +34,30 @@ pub struct Page {
 }
 
 impl Page {
+    /// A page that stays as it is until somebody reloads it.
     pub fn new(title: impl Into<String>, place: NavEntry, body: Markup) -> Self {
         Self { title: title.into(), place, refresh: false, body }
     }
 
+    /// Says whether it looks again by itself.
     pub fn refreshing(mut self, refresh: bool) -> Self {
         self.refresh = refresh;
         self
     }
 
+    /// The page with its frame, as 200.
     pub fn respond(self, view: &PageContext) -> Response {
         self.respond_with(view, StatusCode::OK)
     }
 
+    /// The page with its frame and a status.
     pub fn respond_with(self, view: &PageContext, status: StatusCode) -> Response {
         let mut response = (status, Html(self.render(view).into_string())).into_response();
         response.extensions_mut().insert(FullPage);
         response
     }
 
+    /// The whole document.
     pub fn render(&self, view: &PageContext) -> Markup {
         let t = view.t;
         html! {

@@ -8,9 +8,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use codehub_proxy::appearance::{LANG_COOKIE, THEME_COOKIE};
+use codehub_proxy::{
+    appearance::{LANG_COOKIE, THEME_COOKIE},
+    planted as heals,
+};
+use codehub_store::SessionEnd;
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{RETRY_AFTER, SET_COOKIE},
 };
 use maud::html;
@@ -25,9 +29,10 @@ use super::{
     i18n::{Lang, words},
     icons,
     layout::{NavEntry, Page},
-    view::{ClientAddress, Form, PageContext, Query, Theme, Visitor, see_other, see_other_saying},
+    view::{ClientAddress, Form, PageContext, Query, Theme, Visitor, healed, see_other, see_other_saying},
 };
 use crate::{
+    api::extract::Acting,
     app::App,
     auth::{
         self, AuthError, cookie, first_run,
@@ -54,18 +59,24 @@ struct Next {
 async fn show(
     State(app): State<Arc<App>>,
     Visitor(view): Visitor,
+    method: Method,
+    uri: Uri,
     headers: HeaderMap,
     Query(query): Query<Next>,
 ) -> Result<Response> {
     match auth::identify(&app, &headers).await {
         Ok(_) => return Ok(see_other(forms::local_path(&query.next).unwrap_or("/"))),
-        Err(AuthError::Unauthorized(_)) => {}
+        Err(AuthError::SeveralSessions) if heals::can_heal(&method, &uri, &headers) => {
+            return Ok(healed(&app, &headers, &uri));
+        }
+        Err(AuthError::Unauthorized(_) | AuthError::SeveralSessions) => {}
         Err(AuthError::Store(error)) => return Err(error.into()),
     }
     if first_run::is_needed(&app).await? {
         return Ok(not_set_up(&view));
     }
-    Ok(page(&view, &query.next, "", None).respond(&view))
+    let why = heals::was_healed(&headers).then(|| view.t.cookies_removed.to_owned());
+    Ok(page(&view, &query.next, "", why).respond(&view))
 }
 
 /// Nobody exists yet: the way in is the link in the server's log.
@@ -110,8 +121,8 @@ async fn sign_in(
             let page = page(&view, &form.next, &form.username, Some(view.t.wrong_password.to_owned()));
             Ok(page.respond_with(&view, StatusCode::UNAUTHORIZED))
         }
-        Err(LoginError::TooMany { retry_after }) => {
-            let said = words::retry_in(view.lang, retry_after);
+        Err(LoginError::TooMany { counted, retry_after }) => {
+            let said = words::retry_in(view.lang, counted, retry_after);
             let page = page(&view, &form.next, &form.username, Some(said));
             let mut response = page.respond_with(&view, StatusCode::TOO_MANY_REQUESTS);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
@@ -123,7 +134,11 @@ async fn sign_in(
 }
 
 pub(super) fn with_session(app: &App, mut response: Response, session: &SignedIn) -> Response {
-    response.headers_mut().append(SET_COOKIE, cookie::set(&session.secret, app.config.is_https()));
+    let https = app.config.is_https();
+    response.headers_mut().append(SET_COOKIE, cookie::set(&session.secret, https));
+    if let Some(device) = &session.device {
+        response.headers_mut().append(SET_COOKIE, cookie::set_device(device, https));
+    }
     response
 }
 
@@ -154,8 +169,13 @@ fn page(view: &PageContext, next: &str, username: &str, problem: Option<String>)
     Page::new(t.sign_in_title, NavEntry::Outside, body)
 }
 
-async fn sign_out(State(app): State<Arc<App>>, Visitor(_): Visitor, headers: HeaderMap) -> Result<Response> {
-    let said = match login::end_sessions(&app, &headers).await? {
+async fn sign_out(
+    State(app): State<Arc<App>>,
+    Visitor(_): Visitor,
+    Acting(by): Acting,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let said = match login::end_sessions(&app, &by, &headers, SessionEnd::Logout).await? {
         Ended::Sessions | Ended::Nothing => Plain::SignedOut,
         Ended::Unknown => Plain::NoSessionEnded,
     };

@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::Request,
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
@@ -67,9 +67,6 @@ use crate::app::App;
 use error::WebError;
 use layout::{FullPage, NavEntry, Page};
 use view::PageContext;
-
-/// A memo of 64 KiB, escaped at its worst, with room for the rest.
-const BODY_LIMIT: usize = 512 * 1024;
 
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -92,7 +89,6 @@ pub fn router() -> Router<Arc<App>> {
         .merge(system::router())
         .merge(assets::router())
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn(finish))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, fields};
+use codehub_domain::{Desired, Workspace, WorkspaceId, activity::ActivityMode, audit::AuditAction, fields};
 use codehub_store::NewWorkspace;
 use http::StatusCode;
 use maud::{Markup, html};
@@ -83,7 +83,7 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         activity_mode: fields.activity_mode,
         labels: fields.labels,
     };
-    match service::create(&app, me.user(), new, me.actor()).await {
+    match service::create(&app, &me.identity, new).await {
         Ok(workspace) => {
             let to = format!("/workspaces/{}", workspace.id);
             Ok(see_other_saying(&app, &to, Plain::Created))
@@ -255,10 +255,11 @@ async fn save(
     PathId(id): PathId<WorkspaceId>,
     Form(form): Form<WorkspaceForm>,
 ) -> Result<Response> {
-    let workspace = service::find(&app, me.user(), id, Access::Own).await?;
+    let workspace =
+        service::find_to(&app, &me.identity, id, Access::Own, AuditAction::WorkspaceEdited).await?;
     match form.check(&app.config) {
         Ok(fields) => {
-            service::edit(&app, id, fields.into()).await?;
+            service::edit(&app, &me.identity, id, fields.into()).await?;
             Ok(see_other_saying(&app, &format!("/workspaces/{id}"), Plain::Saved))
         }
         Err(wrong) => {

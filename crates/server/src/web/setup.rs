@@ -19,6 +19,7 @@ use super::{
     view::{Form, PageContext, Query, Visitor, see_other, see_other_saying},
 };
 use crate::{
+    api::extract::Acting,
     app::App,
     auth::{
         first_run::{self, SetupError},
@@ -60,6 +61,7 @@ struct SetupForm {
 async fn complete(
     State(app): State<Arc<App>>,
     Visitor(view): Visitor,
+    Acting(by): Acting,
     headers: HeaderMap,
     Form(form): Form<SetupForm>,
 ) -> Result<Response> {
@@ -69,9 +71,9 @@ async fn complete(
         let page = page(&app, &view, &form.token, username, &wrong, false);
         return Ok(page.respond_with(&view, StatusCode::BAD_REQUEST));
     }
-    match first_run::complete(&app, form.token.trim(), username, &form.password).await {
+    match first_run::complete(&app, &by, form.token.trim(), username, &form.password).await {
         Ok(user) => {
-            let session = login::open_session(&app, user).await?;
+            let session = login::open_session(&app, &by, user).await?;
             let welcome = see_other_saying(&app, "/workspaces/new", Plain::Welcome);
             let mut response = with_session(&app, welcome, &session);
             planted::evict_once(&app, &headers, false, response.headers_mut()).await?;
@@ -130,7 +132,7 @@ fn page(app: &App, view: &PageContext, token: &str, username: &str, wrong: &[Wro
                 }.render(view, wrong))
                 (Field { hint: Some(t.password_hint), ..Field::password("password", t.password, "new-password") }.render(view, wrong))
                 (Field::password("password_again", t.password_again, "new-password").render(view, wrong))
-                @if app.backends.instances.kind() == "process" { (process_mode(view)) }
+                @if app.backends.instances.kind() == "process" { (process_mode(app, view)) }
                 button.primary.wide type="submit" data-testid="setup-go" { (t.create_admin) }
             }
         }
@@ -139,12 +141,13 @@ fn page(app: &App, view: &PageContext, token: &str, username: &str, wrong: &[Wro
 }
 
 /// What anybody should know before the first workspace runs.
-fn process_mode(view: &PageContext) -> Markup {
+fn process_mode(app: &App, view: &PageContext) -> Markup {
     let t = view.t;
     html! {
         aside.note data-testid="process-mode" {
             h2 { (icons::shield()) (t.process_mode_title) }
-            p { (t.process_mode_text) }
+            @if app.backends.instances.isolates_users() { p { (t.sandbox_mode_text) } }
+            @else { p { (t.process_mode_text) } }
         }
     }
 }

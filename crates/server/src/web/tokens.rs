@@ -59,7 +59,8 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<NewToken>)
     let token = secret::new_token();
     let expires = (days > 0).then_some(days * 86_400);
     let id = TokenId::from_uuid(Uuid::now_v7());
-    let created = app.store().token_create(id, session, name, &secret::hash(&token), expires).await?;
+    let created =
+        app.store().token_create(me.act(), id, session, name, &secret::hash(&token), expires).await?;
     if created.is_none() {
         // The session ended meanwhile.
         return Ok(see_other("/login?next=/tokens"));
@@ -155,7 +156,7 @@ async fn confirm(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<TokenId
 }
 
 async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<TokenId>) -> Result<Response> {
-    if app.store().token_delete(me.user().id, id).await? {
+    if app.store().token_delete(me.act(), me.user().id, id).await? {
         Ok(see_other_saying(&app, "/tokens", Plain::TokenDeleted))
     } else {
         Err(WebError::NotFound)

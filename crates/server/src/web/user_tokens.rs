@@ -72,7 +72,7 @@ async fn revoke(
     Path(path): Path<(String, String)>,
 ) -> Result<Response> {
     let (user, id) = ids(path)?;
-    if !app.store().token_delete(user, id).await? {
+    if !app.store().token_delete(me.act(), user, id).await? {
         return Err(WebError::NotFound);
     }
     tracing::info!(%user, token = %id, by = %me.user().id, "an administrator revoked a token");

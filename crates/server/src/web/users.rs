@@ -141,10 +141,13 @@ async fn create(
 ) -> Result<Response> {
     let username = form.username.trim();
     let mut wrong = setup::check(username, &form.password, &form.password_again);
+    if app.is_for_one_user() {
+        wrong.push(Problem::NoSandbox.of("username"));
+    }
     if wrong.is_empty() {
         let hash = app.passwords.hash(&form.password).await?;
         let id = UserId::from_uuid(Uuid::now_v7());
-        match app.store().user_create(id, username, &hash, form.role).await? {
+        match app.store().user_create(me.act(), id, username, &hash, form.role).await? {
             UserChange::Done(_) => return Ok(see_other_saying(&app, "/users", Plain::UserCreated)),
             UserChange::NameTaken => wrong.push(Problem::UsernameTaken.of("username")),
             UserChange::NotFound | UserChange::LastAdmin | UserChange::OwnsWorkspaces(_) => {
@@ -248,7 +251,7 @@ async fn change(app: &App, me: &Me, id: UserId, edit: UserEdit) -> Result<Respon
     if id == me.user().id {
         return Ok(see_other_saying(app, &format!("/users/{id}"), Plain::NotYourself));
     }
-    let flash = said(&app.store().user_edit(id, edit).await?, Plain::UserSaved)?;
+    let flash = said(&app.store().user_edit(me.act(), id, edit).await?, Plain::UserSaved)?;
     Ok(see_other_saying(app, &format!("/users/{id}"), flash))
 }
 
@@ -288,7 +291,7 @@ async fn delete(
     if id == me.user().id {
         return Ok(see_other_saying(&app, &format!("/users/{id}"), Plain::NotYourself));
     }
-    let change = app.store().user_delete(id).await?;
+    let change = app.store().user_delete(me.act(), id).await?;
     let deleted = matches!(change, UserChange::Done(_));
     let flash = said(&change, Plain::UserDeleted)?;
     let to = if deleted { "/users".to_owned() } else { format!("/users/{id}") };

@@ -3,18 +3,14 @@
 //! The extractors here are also where every form is checked: a page's POST must come from one of our
 //! own pages, whoever sends it.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    str::FromStr,
-    sync::Arc,
-};
+use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
-    extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Request},
+    extract::{FromRequest, FromRequestParts, Path, Request},
     http::request::Parts,
     response::{IntoResponse, Response},
 };
-use codehub_domain::{Timestamp, event::Actor, user::User};
+use codehub_domain::{Timestamp, audit::Act, user::User};
 use http::{HeaderMap, Method, Uri, header::SET_COOKIE};
 use serde::de::DeserializeOwned;
 
@@ -26,10 +22,11 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::{self, AuthError, Identity, Via, origin},
+    auth::{self, AuthError, Identity, Via, act, origin},
+    bodies,
 };
 pub use codehub_proxy::appearance::Theme;
-use codehub_proxy::client;
+use codehub_proxy::planted;
 
 /// What every page needs to know to be drawn.
 #[derive(Debug, Clone)]
@@ -45,6 +42,7 @@ pub struct PageContext {
 }
 
 impl PageContext {
+    /// For somebody who is not signed in.
     pub fn new(headers: &HeaderMap, uri: &Uri) -> Self {
         let lang = Lang::of(headers);
         let theme = Theme::chosen(headers);
@@ -68,9 +66,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = WebError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, WebError> {
-        if is_write(&parts.method)
-            && origin::source(&app.config, &parts.uri, &parts.headers) == origin::Source::Foreign
-        {
+        if is_write(&parts.method) && origin::source(&app.config, parts) == origin::Source::Foreign {
             return Err(WebError::Foreign);
         }
         Ok(Self(PageContext::new(&parts.headers, &parts.uri)))
@@ -88,18 +84,21 @@ pub struct Me {
 }
 
 impl Me {
+    /// Who is signed in.
     pub fn user(&self) -> &User {
         &self.identity.user
     }
 
-    pub fn actor(&self) -> Actor {
-        self.identity.actor()
+    pub fn act(&self) -> &Act {
+        &self.identity.act
     }
 }
 
 /// Not signed in, or something worse.
 pub enum SignIn {
     First(String),
+    /// Several session cookies were sent: they are removed, and the same page is asked for once more.
+    Heal(Response),
     Error(WebError),
 }
 
@@ -107,6 +106,7 @@ impl IntoResponse for SignIn {
     fn into_response(self) -> Response {
         match self {
             Self::First(to) => see_other(&to),
+            Self::Heal(response) => response,
             Self::Error(error) => error.into_response(),
         }
     }
@@ -117,9 +117,14 @@ impl FromRequestParts<Arc<App>> for Me {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
         let mut view = PageContext::new(&parts.headers, &parts.uri);
-        let identity = match auth::identify(app, &parts.headers).await {
+        let identity = match auth::identify_sender(app, parts).await {
             Ok(identity) => identity,
-            Err(AuthError::Unauthorized(_)) => {
+            Err(AuthError::SeveralSessions)
+                if planted::can_heal(&parts.method, &parts.uri, &parts.headers) =>
+            {
+                return Err(SignIn::Heal(healed(app, &parts.headers, &parts.uri)));
+            }
+            Err(AuthError::Unauthorized(_) | AuthError::SeveralSessions) => {
                 // Where a form was sent to is no place to come back to.
                 let next = if is_write(&parts.method) { "/" } else { &view.here };
                 return Err(SignIn::First(forms::with_next("/login", next)));
@@ -128,10 +133,11 @@ impl FromRequestParts<Arc<App>> for Me {
         };
         if is_write(&parts.method)
             && matches!(identity.via, Via::Session(_))
-            && origin::source(&app.config, &parts.uri, &parts.headers) != origin::Source::Ours
+            && origin::source(&app.config, parts) != origin::Source::Ours
         {
             return Err(SignIn::Error(WebError::Foreign));
         }
+        parts.extensions.insert(bodies::Sender);
         view.me = Some(identity.user.clone());
         Ok(Self { view, identity })
     }
@@ -145,7 +151,13 @@ impl FromRequestParts<Arc<App>> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, SignIn> {
         let me = Me::from_request_parts(parts, app).await?;
-        if me.identity.is_admin() { Ok(Self(me)) } else { Err(SignIn::Error(WebError::Forbidden)) }
+        if me.identity.is_admin() {
+            return Ok(Self(me));
+        }
+        if let Some(action) = act::of_administrators(&parts.method, parts.uri.path()) {
+            act::note_denied(app, &me.identity.act, action, None).await;
+        }
+        Err(SignIn::Error(WebError::Forbidden))
     }
 }
 
@@ -168,8 +180,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
     type Rejection = WebError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, WebError> {
-        let axum::extract::Form(value) = axum::extract::Form::<T>::from_request(request, state).await?;
-        Ok(Self(value))
+        // Only `POST` has a body; whoever sends something else in it is not one of our pages.
+        let (parts, body) = bodies::read(request).await?;
+        let request = Request::from_parts(parts, body.into());
+        let form = axum::extract::Form::<T>::from_request(request, state).await;
+        form.map(|axum::extract::Form(value)| Self(value)).map_err(|_| WebError::BadRequest)
     }
 }
 
@@ -192,10 +207,16 @@ impl FromRequestParts<Arc<App>> for ClientAddress {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-        Ok(Self(client::address(peer, &parts.headers, &app.config.trusted_proxies)))
+        Ok(Self(act::client_address(app, parts)))
     }
+}
+
+/// 303 to the same page, which removes all session cookies on the way.
+pub fn healed(app: &App, headers: &HeaderMap, uri: &Uri) -> Response {
+    let here = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut response = see_other(forms::local_path(here).unwrap_or("/"));
+    planted::heal(response.headers_mut(), headers, uri, app.config.is_https());
+    response
 }
 
 /// 303: look there next.

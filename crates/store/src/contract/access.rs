@@ -1,15 +1,17 @@
-//! Sessions, tokens and failed logins.
+//! Sessions, tokens, known devices and tries at passwords.
 
+use crate::SessionEnd;
+use crate::fake::by;
 use codehub_domain::user::Role;
 
 use super::{Harness, session_id, token_id};
-use crate::{UserChange, UserEdit};
+use crate::{Allowance, Tried, UserChange, UserEdit, tries_at};
 
 const DAY: u32 = 86_400;
 
 pub(crate) async fn sessions_slide_and_end(harness: &Harness) {
     let (user, store) = (harness.user("ann").await, &harness.store);
-    let made = store.session_create(session_id(), user.id, b"secret", DAY).await.unwrap();
+    let made = store.session_create(by(), session_id(), user.id, b"secret", DAY).await.unwrap();
     assert_eq!(made.expires_at.duration_since(made.created_at).as_secs(), i64::from(DAY));
     assert!(store.session_use(b"other", DAY).await.unwrap().is_none());
     let (used, who) = store.session_use(b"secret", DAY).await.unwrap().unwrap();
@@ -26,11 +28,11 @@ pub(crate) async fn sessions_slide_and_end(harness: &Harness) {
     harness.pass(u64::from(DAY) + 1).await;
     assert!(store.session_use(b"secret", DAY).await.unwrap().is_none());
     // Another's secret is its own; the same secret twice is refused.
-    store.session_create(session_id(), user.id, b"two", DAY).await.unwrap();
-    assert!(store.session_create(session_id(), user.id, b"two", DAY).await.is_err());
+    store.session_create(by(), session_id(), user.id, b"two", DAY).await.unwrap();
+    assert!(store.session_create(by(), session_id(), user.id, b"two", DAY).await.is_err());
     let two = store.session_use(b"two", DAY).await.unwrap().unwrap().0;
-    store.session_delete(two.id).await.unwrap();
-    store.session_delete(two.id).await.unwrap();
+    store.session_delete(by(), two.id, SessionEnd::Logout).await.unwrap();
+    store.session_delete(by(), two.id, SessionEnd::Logout).await.unwrap();
     assert!(store.session_use(b"two", DAY).await.unwrap().is_none());
 }
 
@@ -45,18 +47,18 @@ pub(crate) async fn sessions_end_with_their_user(harness: &Harness) {
     ];
     let user = harness.user("ann").await;
     let other = harness.user("bob").await;
-    store.session_create(session_id(), other.id, b"bob", DAY).await.unwrap();
+    store.session_create(by(), session_id(), other.id, b"bob", DAY).await.unwrap();
     harness.token(user.id, "ci", b"token", None).await;
     for (n, edit) in edits.into_iter().enumerate() {
         let secret = [n as u8];
-        store.session_create(session_id(), user.id, &secret, DAY).await.unwrap();
-        store.user_edit(user.id, UserEdit::default()).await.unwrap();
+        store.session_create(by(), session_id(), user.id, &secret, DAY).await.unwrap();
+        store.user_edit(by(), user.id, UserEdit::default()).await.unwrap();
         assert!(store.session_use(&secret, DAY).await.unwrap().is_some(), "an empty edit ends nothing");
         let disabled = edit.disabled == Some(true);
-        assert!(matches!(store.user_edit(user.id, edit).await.unwrap(), UserChange::Done(_)));
+        assert!(matches!(store.user_edit(by(), user.id, edit).await.unwrap(), UserChange::Done(_)));
         assert!(store.session_use(&secret, DAY).await.unwrap().is_none());
         assert_eq!(store.token_use(b"token").await.unwrap().is_none(), disabled);
-        store.user_edit(user.id, enable.clone()).await.unwrap();
+        store.user_edit(by(), user.id, enable.clone()).await.unwrap();
         assert!(store.session_use(&secret, DAY).await.unwrap().is_none(), "ended is ended");
         assert!(store.token_use(b"token").await.unwrap().is_some());
     }
@@ -82,9 +84,9 @@ pub(crate) async fn tokens_work_until_they_do_not(harness: &Harness) {
     assert!(store.token_use(b"two").await.unwrap().is_none());
     assert!(store.token_use(b"one").await.unwrap().unwrap().0.last_used_at.unwrap() >= first_use);
     assert_eq!(store.token_list(user.id).await.unwrap().len(), 2, "expired, but still shown");
-    assert!(!store.token_delete(other.id, forever.id).await.unwrap(), "somebody else's");
-    assert!(store.token_delete(user.id, forever.id).await.unwrap());
-    assert!(!store.token_delete(user.id, forever.id).await.unwrap());
+    assert!(!store.token_delete(by(), other.id, forever.id).await.unwrap(), "somebody else's");
+    assert!(store.token_delete(by(), user.id, forever.id).await.unwrap());
+    assert!(!store.token_delete(by(), user.id, forever.id).await.unwrap());
     assert!(store.token_use(b"one").await.unwrap().is_none());
     assert!(store.token_list(other.id).await.unwrap().is_empty());
 }
@@ -98,10 +100,10 @@ pub(crate) async fn tokens_end_with_the_password(harness: &Harness) {
     let mut changes = harness.changes().await;
     let password =
         |keep_tokens| UserEdit { password_hash: Some("new".into()), keep_tokens, ..UserEdit::default() };
-    store.user_edit(user.id, password(true)).await.unwrap();
+    store.user_edit(by(), user.id, password(true)).await.unwrap();
     assert_eq!(store.token_list(user.id).await.unwrap().len(), 2, "kept on request");
     harness.drain(&mut changes).await;
-    store.user_edit(user.id, password(false)).await.unwrap();
+    store.user_edit(by(), user.id, password(false)).await.unwrap();
     assert!(
         harness.drain(&mut changes).await.contains(&super::Change::Access { user: user.id }),
         "announced"
@@ -112,7 +114,10 @@ pub(crate) async fn tokens_end_with_the_password(harness: &Harness) {
     assert!(store.token_list(user.id).await.unwrap().is_empty());
     assert!(store.token_use(b"his").await.unwrap().is_some(), "somebody else's stay");
     // Without a new password nothing is deleted, whatever is said about tokens.
-    store.user_edit(other.id, UserEdit { role: Some(Role::Admin), ..UserEdit::default() }).await.unwrap();
+    store
+        .user_edit(by(), other.id, UserEdit { role: Some(Role::Admin), ..UserEdit::default() })
+        .await
+        .unwrap();
     assert!(store.token_use(b"his").await.unwrap().is_some());
 }
 
@@ -121,19 +126,23 @@ pub(crate) async fn tokens_are_made_by_sessions(harness: &Harness) {
     let store = &harness.store;
     harness.admin("root").await;
     let user = harness.user("ann").await;
-    let make = async |by, secret: &[u8]| {
-        store.token_create(token_id(), by, "ci", secret, None).await.unwrap().map(|token| token.user)
+    let make = async |session, secret: &[u8]| {
+        store
+            .token_create(by(), token_id(), session, "ci", secret, None)
+            .await
+            .unwrap()
+            .map(|token| token.user)
     };
     assert_eq!(make(session_id(), b"nobody's").await, None);
-    let session = store.session_create(session_id(), user.id, b"one", 600).await.unwrap();
+    let session = store.session_create(by(), session_id(), user.id, b"one", 600).await.unwrap();
     assert_eq!(make(session.id, b"hers").await, Some(user.id));
     harness.pass(601).await;
     assert_eq!(make(session.id, b"late").await, None, "it has run out");
-    let session = store.session_create(session_id(), user.id, b"two", 600).await.unwrap();
-    store.session_delete(session.id).await.unwrap();
+    let session = store.session_create(by(), session_id(), user.id, b"two", 600).await.unwrap();
+    store.session_delete(by(), session.id, SessionEnd::Logout).await.unwrap();
     assert_eq!(make(session.id, b"signed out").await, None);
-    let session = store.session_create(session_id(), user.id, b"three", 600).await.unwrap();
-    store.user_edit(user.id, UserEdit { disabled: Some(true), ..UserEdit::default() }).await.unwrap();
+    let session = store.session_create(by(), session_id(), user.id, b"three", 600).await.unwrap();
+    store.user_edit(by(), user.id, UserEdit { disabled: Some(true), ..UserEdit::default() }).await.unwrap();
     assert_eq!(make(session.id, b"disabled").await, None);
     assert_eq!(store.token_list(user.id).await.unwrap().len(), 1);
 }
@@ -143,19 +152,22 @@ pub(crate) async fn no_token_slips_past_a_new_password(harness: &Harness) {
     let store = &harness.store;
     let user = harness.user("ann").await;
     for round in 0..10_u8 {
-        let session = store.session_create(session_id(), user.id, &[round], 600).await.unwrap();
+        let session = store.session_create(by(), session_id(), user.id, &[round], 600).await.unwrap();
         let makers = (0..8_u8).map(|n| {
             let store = store.clone();
             tokio::spawn(async move {
                 for m in 0..4 {
-                    store.token_create(token_id(), session.id, "ci", &[round, n, m], None).await.unwrap();
+                    store
+                        .token_create(by(), token_id(), session.id, "ci", &[round, n, m], None)
+                        .await
+                        .unwrap();
                 }
             })
         });
         let makers: Vec<_> = makers.collect();
         tokio::task::yield_now().await;
         let password = UserEdit { password_hash: Some("new".into()), ..UserEdit::default() };
-        store.user_edit(user.id, password).await.unwrap();
+        store.user_edit(by(), user.id, password).await.unwrap();
         for maker in makers {
             maker.await.unwrap();
         }
@@ -163,37 +175,151 @@ pub(crate) async fn no_token_slips_past_a_new_password(harness: &Harness) {
     }
 }
 
-pub(crate) async fn attempts_count_and_are_forgotten(harness: &Harness) {
-    let store = &harness.store;
-    assert_eq!(store.attempts_get("k").await.unwrap(), None);
-    for n in 1..=3 {
-        let counted = store.attempts_fail("k", 600).await.unwrap();
-        assert_eq!(counted.failures, n);
-        assert_eq!(store.attempts_get("k").await.unwrap(), Some(counted));
+/// Two are free, then 30 seconds, doubling to 100; forgotten after ten minutes.
+fn allowance(key: &str) -> Allowance {
+    Allowance {
+        key: key.into(),
+        free: 2,
+        first_wait_seconds: 30,
+        longest_wait_seconds: 100,
+        forget_after_seconds: 600,
     }
-    assert_eq!(store.attempts_get("other").await.unwrap(), None);
-    harness.pass(599).await;
-    assert_eq!(store.attempts_fail("k", 600).await.unwrap().failures, 4);
-    harness.pass(601).await;
-    assert_eq!(store.attempts_get("k").await.unwrap(), None);
-    assert_eq!(store.attempts_fail("k", 600).await.unwrap().failures, 1);
-    store.attempts_clear("k").await.unwrap();
-    assert_eq!(store.attempts_get("k").await.unwrap(), None);
+}
 
-    let racers = (0..20).map(|_| {
-        let store = store.clone();
-        tokio::spawn(async move { store.attempts_fail("busy", 600).await.unwrap() })
+pub(crate) async fn tries_are_counted_and_forgotten(harness: &Harness) {
+    let store = &harness.store;
+    let counted = async |key: &str| store.attempts_get(key).await.unwrap().map(|counted| counted.failures);
+    let k = [allowance("k")];
+    assert_eq!(counted("k").await, None);
+    for (passes, tries) in [(0, 1), (0, 2), (31, 3), (61, 4), (101, 5), (101, 6)] {
+        harness.pass(passes).await;
+        assert_eq!(store.attempts_check(&k).await.unwrap(), Tried::Counted, "try {tries}");
+        assert_eq!(counted("k").await.unwrap_or(0), tries - 1, "looking counts nothing");
+        assert_eq!(store.attempts_count(&k).await.unwrap(), Tried::Counted, "try {tries}");
+        assert_eq!(counted("k").await, Some(tries));
+    }
+    for _ in 0..3 {
+        for tried in [store.attempts_check(&k).await.unwrap(), store.attempts_count(&k).await.unwrap()] {
+            assert!(matches!(tried, Tried::Wait { allowance: 0, seconds: 90..=100 }), "{tried:?}");
+        }
+    }
+    assert_eq!(counted("k").await, Some(6), "refused ones are not counted");
+    assert_eq!(counted("other").await, None);
+    harness.pass(601).await;
+    assert_eq!(counted("k").await, None);
+    assert_eq!(store.attempts_count(&k).await.unwrap(), Tried::Counted);
+    assert_eq!(counted("k").await, Some(1));
+    store.attempts_clear("k").await.unwrap();
+    assert_eq!(counted("k").await, None);
+}
+
+/// All keys or none; the longest wait is the one that is told.
+pub(crate) async fn a_try_counts_under_every_key_or_none(harness: &Harness) {
+    let store = &harness.store;
+    let counted = async |key: &str| store.attempts_get(key).await.unwrap().map(|counted| counted.failures);
+    let both = [allowance("b"), allowance("a")];
+    for _ in 0..2 {
+        assert_eq!(store.attempts_count(&both[1..]).await.unwrap(), Tried::Counted);
+    }
+    let tried = store.attempts_count(&both).await.unwrap();
+    assert!(matches!(tried, Tried::Wait { allowance: 1, seconds: 20..=30 }), "{tried:?}");
+    assert_eq!((counted("a").await, counted("b").await), (Some(2), None));
+    store.attempts_take_back("a", 1).await.unwrap();
+    assert_eq!(counted("a").await, Some(1));
+    assert_eq!(store.attempts_count(&both).await.unwrap(), Tried::Counted);
+    assert_eq!((counted("a").await, counted("b").await), (Some(2), Some(1)));
+    store.attempts_take_back("a", 2).await.unwrap();
+    store.attempts_take_back("a", 1).await.unwrap();
+    assert_eq!(counted("a").await, None);
+
+    // However many come at once, in whatever order they name the keys.
+    let racers = (0..20).map(|n| {
+        let (store, mut keys) = (store.clone(), vec![allowance_of("x", 7), allowance_of("y", 7)]);
+        if n % 2 == 0 {
+            keys.reverse();
+        }
+        tokio::spawn(async move { store.attempts_count(&keys).await.unwrap() })
     });
-    futures::future::join_all(racers).await;
-    assert_eq!(store.attempts_get("busy").await.unwrap().unwrap().failures, 20);
+    let tried = futures::future::join_all(racers).await;
+    let let_in = tried.into_iter().filter(|tried| matches!(tried, Ok(Tried::Counted))).count();
+    assert_eq!(let_in, 7);
+    assert_eq!((counted("x").await, counted("y").await), (Some(7), Some(7)));
+}
+
+fn allowance_of(key: &str, free: u32) -> Allowance {
+    Allowance { free, ..allowance(key) }
+}
+
+pub(crate) async fn devices_are_known_until_they_are_not(harness: &Harness) {
+    let store = &harness.store;
+    harness.admin("root").await;
+    let (ann, bob) = (harness.user("ann").await.id, harness.user("bob").await.id);
+    let known = async |user, device: &[u8]| store.device_is_known(user, device).await.unwrap();
+    store.device_note(ann, b"laptop", None, 600).await.unwrap();
+    store.device_note(ann, b"phone", None, 600).await.unwrap();
+    store.device_note(bob, b"laptop", None, DAY).await.unwrap();
+    assert!(known(ann, b"laptop").await && known(ann, b"phone").await && known(bob, b"laptop").await);
+    assert!(!known(bob, b"phone").await && !known(ann, b"").await);
+    // Signing in again prolongs it.
+    harness.pass(400).await;
+    store.device_note(ann, b"laptop", None, 600).await.unwrap();
+    harness.pass(300).await;
+    assert!(known(ann, b"laptop").await && !known(ann, b"phone").await);
+    store.sessions_sweep().await.unwrap();
+    assert!(known(ann, b"laptop").await && known(bob, b"laptop").await);
+
+    // A new cookie for the same browser.
+    store.device_note(ann, b"laptop 2", Some(b"laptop"), 600).await.unwrap();
+    assert!(!known(ann, b"laptop").await && known(ann, b"laptop 2").await && known(bob, b"laptop").await);
+    store.device_note(ann, b"laptop", Some(b"laptop 2"), 600).await.unwrap();
+
+    // Another role keeps them; a new password revokes all but the one that is kept; disabling revokes all.
+    let edit = async |edit| drop(store.user_edit(by(), ann, edit).await.unwrap());
+    store.device_note(ann, b"phone", None, 600).await.unwrap();
+    edit(UserEdit { role: Some(Role::Admin), ..UserEdit::default() }).await;
+    assert!(known(ann, b"laptop").await && known(ann, b"phone").await);
+    let keep_device = Some(b"phone".to_vec());
+    edit(UserEdit { password_hash: Some("new".into()), keep_device, ..UserEdit::default() }).await;
+    assert!(!known(ann, b"laptop").await && known(ann, b"phone").await);
+    edit(UserEdit { disabled: Some(true), ..UserEdit::default() }).await;
+    assert!(!known(ann, b"phone").await);
+    store.device_note(ann, b"phone", None, 600).await.unwrap();
+    edit(UserEdit { password_hash: Some("newer".into()), ..UserEdit::default() }).await;
+    assert!(!known(ann, b"phone").await && known(bob, b"laptop").await);
+    store.user_delete(by(), bob).await.unwrap();
+    assert!(!known(bob, b"laptop").await);
+    assert!(store.device_note(bob, b"laptop", None, 600).await.is_err(), "there is no such user");
+}
+
+/// A new password was not what was guessed at; and of many devices the newest stay.
+pub(crate) async fn devices_are_bounded_and_a_new_password_forgets_tries(harness: &Harness) {
+    let store = &harness.store;
+    let ann = harness.user("ann").await.id;
+    for n in 0..60_u8 {
+        store.device_note(ann, &[n], None, 1000 + u32::from(n)).await.unwrap();
+    }
+    let mut known = Vec::new();
+    for n in 0..60_u8 {
+        if store.device_is_known(ann, &[n]).await.unwrap() {
+            known.push(n);
+        }
+    }
+    assert_eq!(known, (10..60).collect::<Vec<u8>>());
+    let key = tries_at(ann);
+    store.attempts_count(&[allowance(&key)]).await.unwrap();
+    store.user_edit(by(), ann, UserEdit { role: Some(Role::Admin), ..UserEdit::default() }).await.unwrap();
+    assert!(store.attempts_get(&key).await.unwrap().is_some());
+    let password = UserEdit { password_hash: Some("new".into()), ..UserEdit::default() };
+    store.user_edit(by(), ann, password).await.unwrap();
+    assert!(store.attempts_get(&key).await.unwrap().is_none());
 }
 
 pub(crate) async fn sweeping_removes_only_what_has_ended(harness: &Harness) {
     let (user, store) = (harness.user("ann").await, &harness.store);
-    store.session_create(session_id(), user.id, b"short", 600).await.unwrap();
-    store.session_create(session_id(), user.id, b"long", DAY).await.unwrap();
-    store.attempts_fail("short", 600).await.unwrap();
-    store.attempts_fail("long", DAY).await.unwrap();
+    store.session_create(by(), session_id(), user.id, b"short", 600).await.unwrap();
+    store.session_create(by(), session_id(), user.id, b"long", DAY).await.unwrap();
+    let long = Allowance { forget_after_seconds: DAY, ..allowance("long") };
+    store.attempts_count(&[allowance("short"), long]).await.unwrap();
     assert_eq!(store.sessions_sweep().await.unwrap(), 0);
     harness.pass(700).await;
     let mut changes = harness.changes().await;

@@ -1,5 +1,7 @@
 //! What is announced, and what is not.
 
+use crate::SessionEnd;
+use crate::fake::by;
 use codehub_domain::{
     Desired, ErrorReason, Operation, Phase, Progress,
     event::{Actor, Reason},
@@ -21,9 +23,12 @@ pub(crate) async fn every_visible_change_is_announced(harness: &Harness) {
     let updated = Change::Updated { workspace: id, owner: user.id };
     assert_eq!(harness.drain(&mut changes).await, [updated, Change::Wake], "created");
 
-    store.workspace_edit(id, Edit { memo: Some("new".into()), ..Edit::default() }).await.unwrap();
+    store.workspace_edit(by(), id, Edit { memo: Some("new".into()), ..Edit::default() }).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [updated], "edited");
-    store.workspace_edit(id, Edit { standby_ttl_seconds: Some(Some(5)), ..Edit::default() }).await.unwrap();
+    store
+        .workspace_edit(by(), id, Edit { standby_ttl_seconds: Some(Some(5)), ..Edit::default() })
+        .await
+        .unwrap();
     assert_eq!(harness.drain(&mut changes).await, [updated], "its TTL");
 
     harness
@@ -57,7 +62,10 @@ pub(crate) async fn every_visible_change_is_announced(harness: &Harness) {
         })
         .await;
     harness.drain(&mut changes).await;
-    store.workspace_recover(id, Recovery::default(), None, Limits::NONE, Actor::Operator).await.unwrap();
+    store
+        .workspace_recover(by(), id, Recovery::default(), None, Limits::NONE, Actor::Operator)
+        .await
+        .unwrap();
     assert_eq!(harness.drain(&mut changes).await, [updated, Change::Wake], "recovered");
     harness.ask(id, Desired::Deleted).await;
     let deleted = Change::Deleted { workspace: id, owner: user.id };
@@ -73,8 +81,14 @@ pub(crate) async fn nothing_is_announced_that_did_not_happen(harness: &Harness) 
     let refused = harness.create(new_workspace(user.id, "second", Desired::Running), one).await;
     assert!(matches!(refused, Created::LimitReached(_)));
     harness.ask(made.id, Desired::Running).await;
-    store.workspace_edit(made.id, Edit { name: Some(made.name.clone()), ..Edit::default() }).await.unwrap();
-    store.workspace_recover(made.id, Recovery::default(), None, Limits::NONE, Actor::Operator).await.unwrap();
+    store
+        .workspace_edit(by(), made.id, Edit { name: Some(made.name.clone()), ..Edit::default() })
+        .await
+        .unwrap();
+    store
+        .workspace_recover(by(), made.id, Recovery::default(), None, Limits::NONE, Actor::Operator)
+        .await
+        .unwrap();
     let mut stale = made.clone();
     stale.revision += 5;
     let mut next = made.status.clone();
@@ -82,10 +96,10 @@ pub(crate) async fn nothing_is_announced_that_did_not_happen(harness: &Harness) 
     store.workspace_save(epoch, &stale, &next, &[]).await.unwrap();
     (next.phase, next.operation) = (Phase::Error, Operation::Starting);
     store.workspace_save(epoch, &made, &next, &[]).await.unwrap_err();
-    store.user_create(super::user_id(), "ANN", "hash", Role::User).await.unwrap();
-    store.session_delete(session_id()).await.unwrap();
-    store.token_delete(user.id, token_id()).await.unwrap();
-    store.user_edit(user.id, UserEdit::default()).await.unwrap();
+    store.user_create(by(), super::user_id(), "ANN", "hash", Role::User).await.unwrap();
+    store.session_delete(by(), session_id(), SessionEnd::Logout).await.unwrap();
+    store.token_delete(by(), user.id, token_id()).await.unwrap();
+    store.user_edit(by(), user.id, UserEdit::default()).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, []);
 }
 
@@ -103,12 +117,19 @@ pub(crate) async fn nothing_follows_a_deletion(harness: &Harness) {
                 if n == 3 {
                     let desired = Desired::Deleted;
                     store
-                        .workspace_ask(id, desired, Limits::NONE, Actor::Operator, &Reason::DeleteRequested)
+                        .workspace_ask(
+                            by(),
+                            id,
+                            desired,
+                            Limits::NONE,
+                            Actor::Operator,
+                            &Reason::DeleteRequested,
+                        )
                         .await
                         .unwrap();
                 } else {
                     let edit = Edit { memo: Some(format!("memo {n}")), ..Edit::default() };
-                    store.workspace_edit(id, edit).await.unwrap();
+                    store.workspace_edit(by(), id, edit).await.unwrap();
                 }
             }));
         }
@@ -128,15 +149,15 @@ pub(crate) async fn access_changes_are_announced(harness: &Harness) {
     let (user, store) = (harness.user("ann").await, &harness.store);
     let mut changes = harness.changes().await;
     let access = Change::Access { user: user.id };
-    let session = store.session_create(session_id(), user.id, b"one", 600).await.unwrap();
-    let token = store.token_create(token_id(), session.id, "ci", b"two", None).await.unwrap().unwrap();
+    let session = store.session_create(by(), session_id(), user.id, b"one", 600).await.unwrap();
+    let token = store.token_create(by(), token_id(), session.id, "ci", b"two", None).await.unwrap().unwrap();
     assert_eq!(harness.drain(&mut changes).await, []);
-    store.session_delete(session.id).await.unwrap();
+    store.session_delete(by(), session.id, SessionEnd::Logout).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [access], "session");
-    store.token_delete(user.id, token.id).await.unwrap();
+    store.token_delete(by(), user.id, token.id).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [access], "token");
-    store.user_edit(user.id, UserEdit { disabled: Some(true), ..UserEdit::default() }).await.unwrap();
+    store.user_edit(by(), user.id, UserEdit { disabled: Some(true), ..UserEdit::default() }).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [access], "disabled");
-    store.user_delete(user.id).await.unwrap();
+    store.user_delete(by(), user.id).await.unwrap();
     assert_eq!(harness.drain(&mut changes).await, [access], "deleted");
 }

@@ -1,5 +1,6 @@
 //! Claims of the garbage collector, and the workspaces that come for the same thing.
 
+use crate::fake::by;
 use codehub_domain::{
     ArchiveKey, Desired, Epoch, ErrorReason, Generation, Operation, Phase, Truth, UserId,
     event::{Actor, Reason},
@@ -95,7 +96,7 @@ pub(crate) async fn what_is_claimed_is_nobodys_home(harness: &Harness) {
         .await;
     let recover = |key| {
         let desired = Recovery { restore_from: Some(key), accept_data_loss: true, ..Recovery::default() };
-        harness.store.workspace_recover(made.id, desired, None, Limits::NONE, Actor::Operator)
+        harness.store.workspace_recover(by(), made.id, desired, None, Limits::NONE, Actor::Operator)
     };
     let refused = Recovered::Refused(RecoveryRefusal::BeingDeleted);
     assert_eq!(recover(key).await.unwrap(), refused);

@@ -1,5 +1,6 @@
 //! Keep-awake leases.
 
+use crate::fake::by;
 use std::time::Duration;
 
 use codehub_domain::{Desired, HoldId, Phase, UserId, activity::ActivityMode, ttl::TtlPolicy};
@@ -23,7 +24,7 @@ pub(crate) async fn a_lease_counts_as_activity_until_it_ends(harness: &Harness) 
         harness.put(epoch, made.id, |status| status.phase = Phase::Running).await;
         if let Some(ttl) = own_ttl {
             store
-                .workspace_edit(made.id, Edit { standby_ttl_seconds: Some(ttl), ..Edit::default() })
+                .workspace_edit(by(), made.id, Edit { standby_ttl_seconds: Some(ttl), ..Edit::default() })
                 .await
                 .unwrap();
         }
@@ -83,7 +84,10 @@ pub(crate) async fn a_workspace_may_have_its_own_mode(harness: &Harness) {
     assert_eq!(made.activity_mode, None);
     for mode in [Some(ActivityMode::Connections), Some(ActivityMode::Traffic), None] {
         let edit = Edit { activity_mode: Some(mode), ..Edit::default() };
-        assert_eq!(harness.store.workspace_edit(made.id, edit).await.unwrap().unwrap().activity_mode, mode);
+        assert_eq!(
+            harness.store.workspace_edit(by(), made.id, edit).await.unwrap().unwrap().activity_mode,
+            mode
+        );
         assert_eq!(harness.get(made.id).await.activity_mode, mode);
     }
 }

@@ -1,5 +1,6 @@
 //! What workspaces are sorted and called by.
 
+use crate::fake::by;
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{Desired, UserId, Workspace, labels::Labels, limits::Limits};
@@ -28,11 +29,11 @@ pub(crate) async fn labels_are_kept_and_edited_whole(harness: &Harness) {
     assert_eq!(harness.get(made.id).await, made);
     let mut changes = harness.changes().await;
     let other = Edit { memo: Some("new".into()), ..Edit::default() };
-    let kept = harness.store.workspace_edit(made.id, other).await.unwrap().unwrap();
+    let kept = harness.store.workspace_edit(by(), made.id, other).await.unwrap().unwrap();
     assert_eq!(kept.labels, made.labels);
     harness.drain(&mut changes).await;
     let edit = Edit { labels: Some(labels(&[("team", "web")])), ..Edit::default() };
-    let after = harness.store.workspace_edit(made.id, edit).await.unwrap().unwrap();
+    let after = harness.store.workspace_edit(by(), made.id, edit).await.unwrap().unwrap();
     assert_eq!(after.labels, labels(&[("team", "web")]));
     assert_eq!(harness.get(made.id).await, after);
     let updated = Change::Updated { workspace: made.id, owner: user.id };
@@ -75,7 +76,7 @@ pub(crate) async fn slugs_are_made_from_names(harness: &Harness) {
     assert_eq!(labelled(harness, ann.id, &long, &[]).await.slug, format!("{}-2", "a".repeat(38)));
     // It outlives the name, and is free again once its workspace is deleted.
     let edit = Edit { name: Some("other".into()), ..Edit::default() };
-    let renamed = harness.store.workspace_edit(first.id, edit).await.unwrap().unwrap();
+    let renamed = harness.store.workspace_edit(by(), first.id, edit).await.unwrap().unwrap();
     assert_eq!(renamed.slug, "my-api");
     harness.ask(first.id, Desired::Deleted).await;
     assert_eq!(labelled(harness, ann.id, "My API", &[]).await.slug, "my-api");

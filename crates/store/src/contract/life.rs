@@ -1,5 +1,6 @@
 //! A workspace's life as its owner drives it.
 
+use crate::fake::by;
 use codehub_domain::{
     Desired, ErrorReason, Operation, Phase, Status,
     desired::{Answer, Refusal, ask},
@@ -32,11 +33,11 @@ pub(crate) async fn a_new_workspace_is_what_was_asked_for(harness: &Harness) {
     let none = Limits::NONE;
     let mut twice = new_workspace(user.id, "other", Desired::Running);
     twice.id = made.id;
-    assert!(harness.store.workspace_create(twice, none, Actor::Operator).await.is_err());
+    assert!(harness.store.workspace_create(by(), twice, none, Actor::Operator).await.is_err());
     let dead = new_workspace(user.id, "dead", Desired::Deleted);
-    assert!(harness.store.workspace_create(dead, none, Actor::Operator).await.is_err());
+    assert!(harness.store.workspace_create(by(), dead, none, Actor::Operator).await.is_err());
     let stray = new_workspace(super::user_id(), "stray", Desired::Running);
-    assert!(harness.store.workspace_create(stray, none, Actor::Operator).await.is_err());
+    assert!(harness.store.workspace_create(by(), stray, none, Actor::Operator).await.is_err());
     assert_eq!(
         harness.store.workspace_list(&ListFilter { limit: 9, ..Default::default() }).await.unwrap().total,
         Some(1)
@@ -49,20 +50,20 @@ pub(crate) async fn an_edit_changes_only_what_it_names(harness: &Harness) {
     let before = harness.workspace(user.id, Desired::Standby).await;
     let store = &harness.store;
     let edit = Edit { name: Some("renamed".into()), archive_ttl_seconds: Some(Some(60)), ..Edit::default() };
-    let after = store.workspace_edit(before.id, edit.clone()).await.unwrap().unwrap();
+    let after = store.workspace_edit(by(), before.id, edit.clone()).await.unwrap().unwrap();
     assert_eq!((after.name.as_str(), after.archive_ttl_seconds), ("renamed", Some(60)));
     assert_eq!((&after.description, &after.memo), (&before.description, &before.memo));
     assert_eq!((after.revision, after.status.clone()), (before.revision + 1, before.status.clone()));
     assert_eq!(harness.get(before.id).await, after);
     // Nothing new: no revision.
-    assert_eq!(store.workspace_edit(before.id, edit).await.unwrap().unwrap(), after);
+    assert_eq!(store.workspace_edit(by(), before.id, edit).await.unwrap().unwrap(), after);
     let back = Edit { archive_ttl_seconds: Some(None), memo: Some(String::new()), ..Edit::default() };
-    let after = store.workspace_edit(before.id, back).await.unwrap().unwrap();
+    let after = store.workspace_edit(by(), before.id, back).await.unwrap().unwrap();
     assert_eq!((after.archive_ttl_seconds, after.memo.as_str()), (None, ""));
-    assert_eq!(store.workspace_edit(workspace_id(), Edit::default()).await.unwrap(), None);
+    assert_eq!(store.workspace_edit(by(), workspace_id(), Edit::default()).await.unwrap(), None);
     harness.ask(before.id, Desired::Deleted).await;
     let late = Edit { name: Some("late".into()), ..Edit::default() };
-    assert_eq!(store.workspace_edit(before.id, late).await.unwrap(), None);
+    assert_eq!(store.workspace_edit(by(), before.id, late).await.unwrap(), None);
     assert_eq!(harness.get(before.id).await.name, "renamed");
 }
 
@@ -170,7 +171,10 @@ pub(crate) async fn history_is_newest_first_and_pages(harness: &Harness) {
     let saved = store.workspace_save(epoch, &made, &made.status, &[line(1), line(2)]).await.unwrap();
     assert_eq!(saved, Saved::Saved(made.revision + 1));
     let wake = Actor::Wake(user.id);
-    store.workspace_ask(made.id, Desired::Standby, Limits::NONE, wake, &Reason::StopRequested).await.unwrap();
+    store
+        .workspace_ask(by(), made.id, Desired::Standby, Limits::NONE, wake, &Reason::StopRequested)
+        .await
+        .unwrap();
     let all = store.workspace_history(made.id, None, 10).await.unwrap();
     let reasons: Vec<_> = all.items.iter().map(|entry| entry.reason.clone()).collect();
     assert_eq!(reasons, [Reason::StopRequested, line(2).reason, line(1).reason, Reason::Created]);

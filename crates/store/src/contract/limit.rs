@@ -1,5 +1,6 @@
 //! Limits on what runs, under everybody asking at once.
 
+use crate::fake::by;
 use codehub_domain::{
     Desired, ErrorReason, Failure, Phase,
     condition::{NO_INSTANCE, set},
@@ -23,7 +24,7 @@ pub(crate) async fn fifty_at_once_get_exactly_the_places(harness: &Harness) {
         asking.push(async move {
             tokio::spawn(async move {
                 store
-                    .workspace_ask(id, Desired::Running, FIVE, Actor::Operator, &Reason::StartRequested)
+                    .workspace_ask(by(), id, Desired::Running, FIVE, Actor::Operator, &Reason::StartRequested)
                     .await
                     .unwrap()
             })
@@ -44,7 +45,7 @@ pub(crate) async fn fifty_creations_at_once_too(harness: &Harness) {
     let creating = (0..50).map(|n| {
         let store = harness.store.clone();
         let new = new_workspace(users[n % 2].id, "work", Desired::Running);
-        tokio::spawn(async move { store.workspace_create(new, limits, Actor::Operator).await.unwrap() })
+        tokio::spawn(async move { store.workspace_create(by(), new, limits, Actor::Operator).await.unwrap() })
     });
     let answers = join_all(creating).await;
     let made = answers.iter().filter(|made| matches!(made.as_ref().unwrap(), Created::Created(_))).count();
@@ -73,8 +74,9 @@ pub(crate) async fn a_refused_creation_leaves_nothing(harness: &Harness) {
 pub(crate) async fn what_takes_a_place(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let ask =
-        |id, desired| harness.store.workspace_ask(id, desired, one, Actor::Operator, &Reason::StateRequested);
+    let ask = |id, desired| {
+        harness.store.workspace_ask(by(), id, desired, one, Actor::Operator, &Reason::StateRequested)
+    };
     let first = harness.workspace(user.id, Desired::Running).await;
     let second = harness.workspace(user.id, Desired::Standby).await;
     harness.put(epoch, first.id, |status| status.phase = Phase::Running).await;
@@ -98,10 +100,12 @@ pub(crate) async fn what_takes_a_place(harness: &Harness) {
 pub(crate) async fn an_error_takes_one_only_while_something_runs(harness: &Harness) {
     let (user, epoch) = (harness.user("ann").await, harness.leader().await);
     let one = Limits { running_per_user: 1, running_global: 0 };
-    let start =
-        |id| harness.store.workspace_ask(id, Desired::Running, one, Actor::Operator, &Reason::StateRequested);
-    let recover =
-        |id, desired| harness.store.workspace_recover(id, Recovery::default(), desired, one, Actor::Operator);
+    let start = |id| {
+        harness.store.workspace_ask(by(), id, Desired::Running, one, Actor::Operator, &Reason::StateRequested)
+    };
+    let recover = |id, desired| {
+        harness.store.workspace_recover(by(), id, Recovery::default(), desired, one, Actor::Operator)
+    };
     let running = || harness.store.workspaces_running_of(user.id);
     let broken = harness.workspace(user.id, Desired::Running).await;
     let other = harness.workspace(user.id, Desired::Standby).await;
@@ -137,7 +141,7 @@ pub(crate) async fn an_error_takes_one_only_while_something_runs(harness: &Harne
     fail(false, "NotFound").await;
     harness
         .store
-        .workspace_ask(other.id, Desired::Standby, one, Actor::Operator, &Reason::StateRequested)
+        .workspace_ask(by(), other.id, Desired::Standby, one, Actor::Operator, &Reason::StateRequested)
         .await
         .unwrap();
     assert!(matches!(recover(broken.id, Some(Desired::Running)).await.unwrap(), Recovered::Recovered(_)));

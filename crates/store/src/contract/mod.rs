@@ -5,6 +5,8 @@
 //! clock or makes everything stored that much older, which is the same.
 
 pub(crate) mod access;
+pub(crate) mod archives;
+pub(crate) mod audit;
 pub(crate) mod change;
 pub(crate) mod collecting;
 pub(crate) mod deployment;
@@ -20,6 +22,7 @@ pub(crate) mod saving;
 pub(crate) mod together;
 pub(crate) mod ttls;
 
+use crate::fake::by;
 use std::{any::Any, sync::Arc, time::Duration};
 
 use codehub_domain::{
@@ -41,7 +44,13 @@ macro_rules! contract_suite {
         $crate::contract::contract_suite! { @all $harness;
             access: [sessions_slide_and_end, sessions_end_with_their_user, tokens_work_until_they_do_not,
                 tokens_end_with_the_password, tokens_are_made_by_sessions, no_token_slips_past_a_new_password,
-                attempts_count_and_are_forgotten, sweeping_removes_only_what_has_ended]
+                tries_are_counted_and_forgotten, a_try_counts_under_every_key_or_none,
+                devices_are_known_until_they_are_not,
+                devices_are_bounded_and_a_new_password_forgets_tries, sweeping_removes_only_what_has_ended]
+            archives: [a_record_is_saved_with_the_key_it_is_of, adopting_is_done_once_and_written_down,
+                what_is_claimed_has_no_record_and_gets_none]
+            audit: [every_act_is_written_down_with_it, what_is_refused_or_fails_leaves_no_row,
+                repetitions_are_counted, events_are_found_by_what_they_are]
             change: [every_visible_change_is_announced, nothing_is_announced_that_did_not_happen,
                 nothing_follows_a_deletion, access_changes_are_announced]
             collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,
@@ -151,7 +160,7 @@ fn seconds_before(at: Timestamp, seconds: i64) -> Timestamp {
 
 impl Harness {
     pub(crate) async fn user(&self, name: &str) -> User {
-        match self.store.user_create(user_id(), name, "hash", Role::User).await.unwrap() {
+        match self.store.user_create(by(), user_id(), name, "hash", Role::User).await.unwrap() {
             UserChange::Done(user) => user,
             other => panic!("{other:?}"),
         }
@@ -159,13 +168,14 @@ impl Harness {
 
     /// A token, made by a session of its own.
     async fn token(&self, user: UserId, name: &str, secret: &[u8], seconds: Option<u32>) -> ApiToken {
-        let by = session_id();
-        self.store.session_create(by, user, by.to_string().as_bytes(), 60).await.unwrap();
-        self.store.token_create(token_id(), by, name, secret, seconds).await.unwrap().unwrap()
+        let session = session_id();
+        let hash = session.to_string();
+        self.store.session_create(by(), session, user, hash.as_bytes(), 60).await.unwrap();
+        self.store.token_create(by(), token_id(), session, name, secret, seconds).await.unwrap().unwrap()
     }
 
     async fn admin(&self, name: &str) -> User {
-        match self.store.user_create(user_id(), name, "hash", Role::Admin).await.unwrap() {
+        match self.store.user_create(by(), user_id(), name, "hash", Role::Admin).await.unwrap() {
             UserChange::Done(user) => user,
             other => panic!("{other:?}"),
         }
@@ -177,7 +187,7 @@ impl Harness {
 
     async fn create(&self, new: NewWorkspace, limits: Limits) -> Created {
         let actor = Actor::User(new.owner);
-        self.store.workspace_create(new, limits, actor).await.unwrap()
+        self.store.workspace_create(by(), new, limits, actor).await.unwrap()
     }
 
     pub(crate) async fn workspace(&self, owner: UserId, desired: Desired) -> Workspace {
@@ -193,7 +203,7 @@ impl Harness {
 
     async fn ask(&self, id: WorkspaceId, desired: Desired) -> Asked {
         self.store
-            .workspace_ask(id, desired, Limits::NONE, Actor::Operator, &Reason::StateRequested)
+            .workspace_ask(by(), id, desired, Limits::NONE, Actor::Operator, &Reason::StateRequested)
             .await
             .unwrap()
     }

@@ -1,5 +1,6 @@
 //! The way out of ERROR.
 
+use crate::fake::by;
 use codehub_domain::intent::recovered_entry;
 use codehub_domain::{
     ArchiveKey, Desired, Epoch, ErrorReason, Phase, Truth, Workspace,
@@ -33,7 +34,7 @@ pub(crate) async fn recovery_follows_the_domain(harness: &Harness) {
             let recovery = Recovery { restore_from, accept_data_loss, ..Recovery::default() };
             let result = harness
                 .store
-                .workspace_recover(before.id, recovery, None, Limits::NONE, Actor::Operator)
+                .workspace_recover(by(), before.id, recovery, None, Limits::NONE, Actor::Operator)
                 .await
                 .unwrap();
             let after = harness.get(before.id).await;
@@ -60,8 +61,9 @@ pub(crate) async fn recovery_follows_the_domain(harness: &Harness) {
 
 pub(crate) async fn recovery_refuses(harness: &Harness) {
     let epoch = harness.leader().await;
-    let recover =
-        |id| harness.store.workspace_recover(id, Recovery::default(), None, Limits::NONE, Actor::Operator);
+    let recover = |id| {
+        harness.store.workspace_recover(by(), id, Recovery::default(), None, Limits::NONE, Actor::Operator)
+    };
     assert_eq!(recover(workspace_id()).await.unwrap(), Recovered::NotFound);
     let user = harness.user("ann").await;
     let fine = harness.workspace(user.id, Desired::Running).await;
@@ -81,8 +83,11 @@ pub(crate) async fn recovery_stays_within_the_workspace(harness: &Harness) {
         accept_data_loss: true,
         ..Recovery::default()
     };
-    let result =
-        harness.store.workspace_recover(mine.id, stolen, None, Limits::NONE, Actor::Operator).await.unwrap();
+    let result = harness
+        .store
+        .workspace_recover(by(), mine.id, stolen, None, Limits::NONE, Actor::Operator)
+        .await
+        .unwrap();
     assert_eq!(result, Recovered::NotFound);
     assert_eq!(harness.get(mine.id).await, mine);
 }
@@ -111,7 +116,7 @@ pub(crate) async fn recovery_may_go_another_way(harness: &Harness) {
         let plain = Recovery::default();
         let result = harness
             .store
-            .workspace_recover(before.id, plain, Some(desired), Limits::NONE, Actor::Operator)
+            .workspace_recover(by(), before.id, plain, Some(desired), Limits::NONE, Actor::Operator)
             .await
             .unwrap();
         let after = harness.get(before.id).await;
@@ -136,7 +141,7 @@ pub(crate) async fn recovery_and_its_wish_are_one_step(harness: &Harness) {
     let mut changes = harness.changes().await;
     let one = Limits { running_per_user: 1, running_global: 0 };
     let recover = |id, recovery, desired| {
-        harness.store.workspace_recover(id, recovery, Some(desired), one, Actor::Operator)
+        harness.store.workspace_recover(by(), id, recovery, Some(desired), one, Actor::Operator)
     };
     let refused = recover(before.id, Recovery::default(), Desired::Running).await.unwrap();
     assert!(matches!(refused, Recovered::LimitReached(_)), "{refused:?}");

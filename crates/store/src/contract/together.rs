@@ -1,5 +1,6 @@
 //! An edit and a wish in one request: both, or nothing.
 
+use crate::fake::by;
 use codehub_domain::{
     Desired, Epoch, ErrorReason, Operation, Phase, Workspace,
     desired::Refusal,
@@ -25,9 +26,11 @@ pub(crate) async fn an_edit_and_a_wish_are_one_step(harness: &Harness) {
     let id = on_standby(harness, &user, epoch).await.id;
     let together = |edit, desired| {
         let (limits, actor) = (Limits::NONE, Actor::Operator);
-        harness
-            .store
-            .workspace_edit_and_ask(id, Ask { desired, edit, limits, actor, reason: &Reason::StateRequested })
+        harness.store.workspace_edit_and_ask(
+            by(),
+            id,
+            Ask { desired, edit, limits, actor, reason: &Reason::StateRequested },
+        )
     };
     harness.pass(100).await;
     let before = harness.get(id).await;
@@ -67,6 +70,7 @@ pub(crate) async fn a_refused_wish_edits_nothing(harness: &Harness) {
     let together = |id, desired| {
         let (edit, actor) = (renamed("no"), Actor::Operator);
         harness.store.workspace_edit_and_ask(
+            by(),
             id,
             Ask { desired, edit, limits: one, actor, reason: &Reason::StateRequested },
         )

@@ -1,5 +1,6 @@
 //! TTLs and the activity that holds them off.
 
+use crate::fake::by;
 use std::{collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
@@ -132,7 +133,14 @@ pub(crate) async fn a_start_wins_over_the_ttl(harness: &Harness) {
         let ttl = tokio::spawn(async move { expiring.ttl_expire(epoch, &POLICY).await.unwrap() });
         let user = tokio::spawn(async move {
             asking
-                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, &Reason::StartRequested)
+                .workspace_ask(
+                    by(),
+                    id,
+                    Desired::Running,
+                    Limits::NONE,
+                    Actor::Operator,
+                    &Reason::StartRequested,
+                )
                 .await
                 .unwrap()
         });

@@ -39,6 +39,7 @@ pub struct Lease {
     epoch: Epoch,
 }
 
+/// What became of a lease that was to be prolonged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
     Held,
@@ -109,6 +110,7 @@ impl LeaseSeat {
 }
 
 impl Lease {
+    /// The number of this leadership; every later one is larger.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }

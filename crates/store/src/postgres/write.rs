@@ -3,17 +3,20 @@
 use std::{borrow::Cow, time::Duration};
 
 use async_trait::async_trait;
-use codehub_domain::{Epoch, Timestamp};
+use codehub_domain::{
+    Epoch, Timestamp,
+    audit::{AuditAction, AuditOutcome},
+};
 use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Postgres, Transaction, postgres::PgRow};
 
 use super::{METHOD_TIMEOUT, PostgresStore, Result, row::arguments};
 use crate::{
     Change, row,
-    sql::{Lock, SqlStore, SqlWrite, Statements, Value, args},
+    sql::{Lock, SqlStore, SqlWrite, Statements, Value, args, count_audited},
 };
 
 /// A transaction; one that only reads is a consistent view. Dropped without a commit, nothing has happened.
-pub struct InTransaction(Transaction<'static, Postgres>);
+pub struct InTransaction(Transaction<'static, Postgres>, Vec<(AuditAction, AuditOutcome)>);
 
 async fn all(on: impl PgExecutor<'_>, sql: Cow<'static, str>, args: Vec<Value>) -> Result<Vec<PgRow>> {
     Ok(sqlx::query_with(AssertSqlSafe(sql.into_owned()), arguments(args)?).fetch_all(on).await?)
@@ -28,12 +31,12 @@ impl SqlStore for PostgresStore {
     const METHOD_TIMEOUT: Option<Duration> = Some(METHOD_TIMEOUT);
 
     async fn write(&self) -> Result<InTransaction> {
-        Ok(InTransaction(self.pool.begin().await?))
+        Ok(InTransaction(self.pool.begin().await?, Vec::new()))
     }
 
     async fn read(&self) -> Result<InTransaction> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Ok(InTransaction(self.pool.begin_with(begin).await?))
+        Ok(InTransaction(self.pool.begin_with(begin).await?, Vec::new()))
     }
 
     async fn select(&self, sql: &'static str, args: Vec<Value>) -> Result<Vec<PgRow>> {
@@ -104,8 +107,14 @@ impl SqlWrite for InTransaction {
         Ok(())
     }
 
+    fn audited(&mut self, action: AuditAction, outcome: AuditOutcome) {
+        self.1.push((action, outcome));
+    }
+
     async fn commit(self) -> Result<()> {
-        Ok(self.0.commit().await?)
+        self.0.commit().await?;
+        count_audited(&self.1);
+        Ok(())
     }
 }
 

@@ -3,20 +3,21 @@
 
 use codehub_domain::{
     Desired, Workspace, WorkspaceId,
+    audit::Act,
     change::Change,
     desired::{self, Answer},
     intent,
 };
 
-use super::{SqlStore, SqlWrite, history, workspaces};
-use crate::{Ask, Asked, Result};
+use super::{SqlStore, SqlWrite, audit, history, workspaces};
+use crate::{Ask, Asked, Result, trail};
 
-pub(super) async fn ask<S: SqlStore>(store: &S, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+pub(super) async fn ask<S: SqlStore>(store: &S, by: &Act, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
     let mut write = store.write().await?;
     let Some(workspace) = workspaces::get_locked(&mut write, id).await? else {
         return Ok(Asked::NotFound);
     };
-    let asked = within(&mut write, workspace, ask).await?;
+    let asked = within(&mut write, by, workspace, ask).await?;
     if asked.granted().is_some() {
         write.commit().await?;
     }
@@ -24,7 +25,12 @@ pub(super) async fn ask<S: SqlStore>(store: &S, id: WorkspaceId, ask: Ask<'_>) -
 }
 
 /// What [`ask`] does, inside a transaction that has locked the row: commit it only where the change is granted.
-pub(super) async fn within(write: &mut impl SqlWrite, before: Workspace, ask: Ask<'_>) -> Result<Asked> {
+pub(super) async fn within(
+    write: &mut impl SqlWrite,
+    by: &Act,
+    before: Workspace,
+    ask: Ask<'_>,
+) -> Result<Asked> {
     let Ask { desired, edit, limits, actor, reason } = ask;
     let answer = desired::ask(&before, desired);
     if let Answer::Refuse(refusal) = answer {
@@ -46,6 +52,9 @@ pub(super) async fn within(write: &mut impl SqlWrite, before: Workspace, ask: As
         write.changed(Change::Deleted { workspace, owner });
     } else if after.revision != before.revision {
         write.changed(Change::Updated { workspace, owner });
+    }
+    for entry in trail::asked(&before, &after, desired, answer == Answer::Change, reason) {
+        audit::append(write, by, &entry).await?;
     }
     if answer == Answer::Already {
         return Ok(Asked::Already(Box::new(after)));

@@ -1,24 +1,27 @@
-//! Sessions, tokens, and logins that failed.
+//! Sessions, tokens, known devices, and tries at passwords.
 
 use async_trait::async_trait;
 use codehub_domain::{
     SessionId, TokenId, UserId,
+    audit::Act,
     user::{ApiToken, Session, User},
 };
 
-use super::{SqlStore, attempts, sessions, timed, tokens};
-use crate::{Attempts, Credentials, Result};
+use super::{SqlStore, attempts, devices, sessions, timed, tokens};
+use crate::{Allowance, Attempts, Credentials, Result, SessionEnd, Tried};
 
 #[async_trait]
 impl<S: SqlStore> Credentials for S {
     async fn session_create(
         &self,
+        by: &Act,
         id: SessionId,
         user: UserId,
         secret_hash: &[u8],
         lifetime_seconds: u32,
     ) -> Result<Session> {
-        timed::<S, _>("session_create", sessions::create(self, id, user, secret_hash, lifetime_seconds)).await
+        timed::<S, _>("session_create", sessions::create(self, by, id, user, secret_hash, lifetime_seconds))
+            .await
     }
 
     async fn session_use(
@@ -29,8 +32,8 @@ impl<S: SqlStore> Credentials for S {
         timed::<S, _>("session_use", sessions::use_by_secret(self, secret_hash, lifetime_seconds)).await
     }
 
-    async fn session_delete(&self, id: SessionId) -> Result<()> {
-        timed::<S, _>("session_delete", sessions::delete(self, id)).await
+    async fn session_delete(&self, by: &Act, id: SessionId, why: SessionEnd) -> Result<()> {
+        timed::<S, _>("session_delete", sessions::delete(self, by, id, why)).await
     }
 
     async fn sessions_sweep(&self) -> Result<u64> {
@@ -39,14 +42,18 @@ impl<S: SqlStore> Credentials for S {
 
     async fn token_create(
         &self,
+        by: &Act,
         id: TokenId,
-        by: SessionId,
+        session: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
     ) -> Result<Option<ApiToken>> {
-        timed::<S, _>("token_create", tokens::create(self, id, by, name, secret_hash, expires_in_seconds))
-            .await
+        timed::<S, _>(
+            "token_create",
+            tokens::create(self, by, id, session, name, secret_hash, expires_in_seconds),
+        )
+        .await
     }
 
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
@@ -57,16 +64,39 @@ impl<S: SqlStore> Credentials for S {
         timed::<S, _>("token_list", tokens::list(self, user)).await
     }
 
-    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
-        timed::<S, _>("token_delete", tokens::delete(self, user, id)).await
+    async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool> {
+        timed::<S, _>("token_delete", tokens::delete(self, by, user, id)).await
+    }
+
+    async fn device_note(
+        &self,
+        user: UserId,
+        secret_hash: &[u8],
+        instead_of: Option<&[u8]>,
+        lifetime_seconds: u32,
+    ) -> Result<()> {
+        timed::<S, _>("device_note", devices::note(self, user, secret_hash, instead_of, lifetime_seconds))
+            .await
+    }
+
+    async fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> Result<bool> {
+        timed::<S, _>("device_is_known", devices::is_known(self, user, secret_hash)).await
     }
 
     async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
         timed::<S, _>("attempts_get", attempts::get(self, key)).await
     }
 
-    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
-        timed::<S, _>("attempts_fail", attempts::fail(self, key, forget_after_seconds)).await
+    async fn attempts_check(&self, allowances: &[Allowance]) -> Result<Tried> {
+        timed::<S, _>("attempts_check", attempts::check(self, allowances)).await
+    }
+
+    async fn attempts_count(&self, allowances: &[Allowance]) -> Result<Tried> {
+        timed::<S, _>("attempts_count", attempts::count(self, allowances)).await
+    }
+
+    async fn attempts_take_back(&self, key: &str, tries: u32) -> Result<()> {
+        timed::<S, _>("attempts_take_back", attempts::take_back(self, key, tries)).await
     }
 
     async fn attempts_clear(&self, key: &str) -> Result<()> {

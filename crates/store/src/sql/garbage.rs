@@ -8,7 +8,7 @@ use codehub_domain::{
     gc::{GcRow, Item, refers},
 };
 
-use super::{Lock, SqlStore, SqlWrite, Statements, args, json, timed};
+use super::{Lock, SqlStore, SqlWrite, Statements, archives, args, json, timed};
 use crate::{CLAIM_KEPT_MICROS, Garbage, GcClaim, Result, row};
 
 /// What the garbage collector reads of workspaces.
@@ -86,6 +86,9 @@ impl<S: SqlStore> Garbage for S {
                 if refers(&row::gc_row(&found)?, item) {
                     return Ok(GcClaim::InUse);
                 }
+            }
+            if let Item::Archive(key) = item {
+                archives::forget(&mut write, key).await?;
             }
             let now = write.now().await?;
             write

@@ -5,9 +5,12 @@
 //! itself is in [`SqlStore`] and [`SqlWrite`]: transactions, locks, the clock, telling changes, the lease.
 
 mod access;
+mod archives;
 mod ask;
 mod attempts;
+pub(crate) mod audit;
 mod credentials;
+mod devices;
 mod garbage;
 mod history;
 mod holds;
@@ -26,7 +29,11 @@ pub(crate) mod workspaces;
 use std::{borrow::Cow, time::Duration};
 
 use async_trait::async_trait;
-use codehub_domain::{Epoch, Timestamp, change::Change};
+use codehub_domain::{
+    Epoch, Timestamp,
+    audit::{AuditAction, AuditOutcome},
+    change::Change,
+};
 
 pub(crate) use self::value::{Bind, Value, args, json};
 use crate::{Page, Result, StoreError, metric, row::SqlRow};
@@ -62,6 +69,8 @@ pub trait SqlWrite: Statements {
     fn changed(&mut self, change: Change);
     /// A change that no column shows: announced after the commit in every dialect.
     async fn tell(&mut self, change: Change) -> Result<()>;
+    /// Something was written down: counted after the commit.
+    fn audited(&mut self, action: AuditAction, outcome: AuditOutcome);
     async fn commit(self) -> Result<()>;
 
     /// Whether `epoch` still leads. Nobody can take the lease before this transaction ends.
@@ -114,8 +123,18 @@ pub enum Lock {
     /// Held while many workspaces are written in whatever order they are found: two such writes at once
     /// could each wait for the other.
     Many = 6,
-    /// Held from the choice of a free slug until its workspace is there. Taken last.
+    /// Held from the choice of a free slug until its workspace is there. Taken last but one.
     Slugs = 7,
+    /// Held while a count of like events begins. Taken last.
+    AuditCounts = 8,
+}
+
+/// Counts what was written down, once it is committed.
+pub(crate) fn count_audited(audited: &[(AuditAction, AuditOutcome)]) {
+    for (action, outcome) in audited {
+        metrics::counter!(metric::AUDIT_EVENTS, "action" => action.as_str(), "outcome" => outcome.as_str())
+            .increment(1);
+    }
 }
 
 /// Times one method of the port under its name, and ends it when nobody answers.

@@ -5,20 +5,23 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use codehub_domain::{
     UserId,
+    audit::Act,
     change::Change,
     user::{Role, User, UserEdit},
 };
 
-use super::{Lock, SqlStore, SqlWrite, Statements, args, page, timed};
+use super::{Lock, SqlStore, SqlWrite, Statements, args, attempts, audit, devices, page, timed};
 use crate::{
     Page, People, Result, StoreError, UserChange, UserWithHash,
     row::{self, SqlRow, user_columns},
+    trail, tries_at,
 };
 
 #[async_trait]
 impl<S: SqlStore> People for S {
     async fn user_create(
         &self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
@@ -28,6 +31,7 @@ impl<S: SqlStore> People for S {
             let mut write = self.write().await?;
             match insert(&mut write, id, username, password_hash, role).await? {
                 Some(user) => {
+                    audit::append(&mut write, by, &trail::created(&user)).await?;
                     write.commit().await?;
                     Ok(UserChange::Done(user))
                 }
@@ -39,6 +43,7 @@ impl<S: SqlStore> People for S {
 
     async fn user_create_first(
         &self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
@@ -51,6 +56,9 @@ impl<S: SqlStore> People for S {
                 return Ok(None);
             }
             let user = insert(&mut write, id, username, password_hash, Role::Admin).await?;
+            if let Some(user) = &user {
+                audit::append(&mut write, by, &trail::created(user)).await?;
+            }
             write.commit().await?;
             Ok(user)
         })
@@ -94,13 +102,14 @@ impl<S: SqlStore> People for S {
         .await
     }
 
-    async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange> {
+    async fn user_edit(&self, by: &Act, id: UserId, edit: UserEdit) -> Result<UserChange> {
         timed::<S, _>("user_edit", async {
             let mut write = self.write().await?;
             write.lock(Lock::Administrators).await?;
             let Some(before) = get_locked(&mut write, id).await? else { return Ok(UserChange::NotFound) };
             let (after, ends_sessions) = edit.applied_to(&before);
-            let ends_tokens = edit.password_hash.is_some() && !edit.keep_tokens;
+            let (new_password, ends_devices) = (edit.password_hash.is_some(), edit.revokes_devices());
+            let ends_tokens = new_password && !edit.keep_tokens;
             if before.administers() && !after.administers() && !has_other_admin(&mut write, id).await? {
                 return Ok(UserChange::LastAdmin);
             }
@@ -114,7 +123,7 @@ impl<S: SqlStore> People for S {
                         id,
                         after.role,
                         after.disabled,
-                        edit.password_hash,
+                        edit.password_hash.as_deref(),
                         after.language,
                         after.theme,
                         now
@@ -124,9 +133,19 @@ impl<S: SqlStore> People for S {
             if ends_tokens {
                 write.run("DELETE FROM api_tokens WHERE user_id = $1", args![id]).await?;
             }
+            if ends_devices {
+                devices::revoke(&mut write, id, edit.keep_device.as_deref()).await?;
+            }
+            if new_password {
+                // Whatever was guessed, it was another password.
+                attempts::forget(&mut write, &tries_at(id)).await?;
+            }
             if ends_sessions {
                 write.run("DELETE FROM sessions WHERE user_id = $1", args![id]).await?;
                 write.changed(Change::Access { user: id });
+            }
+            for entry in trail::edited(by, &before, &after, &edit) {
+                audit::append(&mut write, by, &entry).await?;
             }
             write.commit().await?;
             Ok(UserChange::Done(after))
@@ -134,7 +153,7 @@ impl<S: SqlStore> People for S {
         .await
     }
 
-    async fn user_delete(&self, id: UserId) -> Result<UserChange> {
+    async fn user_delete(&self, by: &Act, id: UserId) -> Result<UserChange> {
         timed::<S, _>("user_delete", async {
             let mut write = self.write().await?;
             write.lock(Lock::Administrators).await?;
@@ -158,7 +177,9 @@ impl<S: SqlStore> People for S {
                 .await?;
             write.run("DELETE FROM sessions WHERE user_id = $1", args![id]).await?;
             write.run("DELETE FROM api_tokens WHERE user_id = $1", args![id]).await?;
+            devices::revoke(&mut write, id, None).await?;
             write.changed(Change::Access { user: id });
+            audit::append(&mut write, by, &trail::deleted(&user)).await?;
             write.commit().await?;
             Ok(UserChange::Done(user))
         })
@@ -177,6 +198,11 @@ const GET: &str = concat!("SELECT ", user_columns!(), " FROM users WHERE id = $1
 
 const GET_LOCKED: &str =
     concat!("SELECT ", user_columns!(), " FROM users WHERE id = $1 AND deleted_at IS NULL FOR UPDATE");
+
+const GET_KEPT: &str =
+    concat!("SELECT ", user_columns!(), " FROM users WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE");
+
+const FIND: &str = concat!("SELECT ", user_columns!(), " FROM users WHERE id = $1");
 
 const GET_MANY: &str =
     concat!("SELECT ", user_columns!(), " FROM users WHERE id = ANY ($1) AND deleted_at IS NULL");
@@ -220,11 +246,15 @@ async fn get_locked(write: &mut impl SqlWrite, id: UserId) -> Result<Option<User
     write.first(GET_LOCKED, args![id]).await?.as_ref().map(row::user).transpose()
 }
 
+/// The user as they are, deleted or not.
+pub(super) async fn find(write: &mut impl SqlWrite, id: UserId) -> Result<Option<User>> {
+    write.first(FIND, args![id]).await?.as_ref().map(row::user).transpose()
+}
+
 /// Whatever is made for a user, is made for one who is there, and stays until it is made.
-pub(super) async fn existing(write: &mut impl SqlWrite, id: UserId) -> Result<()> {
-    let sql = "SELECT id FROM users WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE";
-    match write.first(sql, args![id]).await? {
-        Some(_) => Ok(()),
+pub(super) async fn existing(write: &mut impl SqlWrite, id: UserId) -> Result<User> {
+    match write.first(GET_KEPT, args![id]).await? {
+        Some(found) => row::user(&found),
         None => Err(StoreError::Failed(format!("there is no user {id}"))),
     }
 }

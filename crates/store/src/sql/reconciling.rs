@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Epoch, Status, Timestamp, Workspace, WorkspaceId, change::Change, event::Transition,
+    ArchiveRecord, Epoch, Status, Timestamp, Workspace, WorkspaceId, change::Change, event::Transition,
     intent::shown_change, ttl::TtlPolicy,
 };
 
-use super::{SqlStore, SqlWrite, Statements, access, args, history, json, timed, ttl};
+use super::{SqlStore, SqlWrite, Statements, access, archives, args, history, json, timed, ttl};
 use crate::{
     Due, Expired, Reading, Reconciling, Result, Saved,
     row::{self, workspace_columns},
@@ -35,12 +35,13 @@ impl<S: SqlStore> Reconciling for S {
         .await
     }
 
-    async fn workspace_save(
+    async fn workspace_save_archived(
         &self,
         epoch: Epoch,
         read: &Workspace,
         next: &Status,
         history: &[Transition],
+        archive: Option<&ArchiveRecord>,
     ) -> Result<Saved> {
         timed::<S, _>("workspace_save", async {
             let mut write = self.write().await?;
@@ -51,6 +52,9 @@ impl<S: SqlStore> Reconciling for S {
             if !update_status(&mut write, now, read, next).await? {
                 let found = write.first("SELECT id FROM workspaces WHERE id = $1", args![read.id]).await?;
                 return Ok(found.map_or(Saved::Gone, |_| Saved::Changed));
+            }
+            if let Some(archive) = archive {
+                archives::insert(&mut write, archive).await?;
             }
             history::append(&mut write, read.id, now, history).await?;
             if read.deleted_at.is_none() && shown_change(&read.status, next) {

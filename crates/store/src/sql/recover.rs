@@ -2,6 +2,7 @@
 
 use codehub_domain::{
     Desired, WorkspaceId,
+    audit::Act,
     change::Change,
     event::Actor,
     intent,
@@ -9,11 +10,12 @@ use codehub_domain::{
     recovery::{self, Recovery, RecoveryRefusal, belongs_to},
 };
 
-use super::{SqlStore, SqlWrite, ask, garbage, history, reconciling, workspaces};
-use crate::{Ask, Asked, Recovered, Result, StoreError};
+use super::{SqlStore, SqlWrite, ask, audit, garbage, history, reconciling, workspaces};
+use crate::{Ask, Asked, Recovered, Result, StoreError, trail};
 
 pub(super) async fn recover<S: SqlStore>(
     store: &S,
+    by: &Act,
     id: WorkspaceId,
     recovery: Recovery,
     desired: Option<Desired>,
@@ -51,13 +53,14 @@ pub(super) async fn recover<S: SqlStore>(
     }
     if let Some(desired) = desired {
         let ask = Ask::with_recovery(desired, limits, actor);
-        after = match ask::within(&mut write, after, ask).await? {
+        after = match ask::within(&mut write, by, after, ask).await? {
             Asked::Changed(after) | Asked::Already(after) => *after,
             Asked::LimitReached(hit) => return Ok(Recovered::LimitReached(hit)),
             Asked::NotFound | Asked::Refused(_) => return Ok(Recovered::NotFound),
         };
     }
     write.changed(Change::Updated { workspace: id, owner: after.owner });
+    audit::append(&mut write, by, &trail::recovered(&after, recovery)).await?;
     // No column says that the controller should look.
     write.tell(Change::Wake).await?;
     write.commit().await?;

@@ -2,25 +2,28 @@
 
 use codehub_domain::{
     SessionId, Timestamp, UserId,
+    audit::Act,
     change::Change,
     user::{Session, User},
 };
 
-use super::{SqlStore, SqlWrite, Statements, args, people};
+use super::{SqlStore, SqlWrite, Statements, args, audit, people};
 use crate::{
-    Result, renews_after_micros,
+    Result, SessionEnd, renews_after_micros,
     row::{self, SqlRow, later, user_columns},
+    trail,
 };
 
 pub(super) async fn create<S: SqlStore>(
     store: &S,
+    by: &Act,
     id: SessionId,
     user: UserId,
     secret_hash: &[u8],
     lifetime_seconds: u32,
 ) -> Result<Session> {
     let mut write = store.write().await?;
-    people::existing(&mut write, user).await?;
+    let who = people::existing(&mut write, user).await?;
     let now = write.now().await?;
     let session = Session { id, user, created_at: now, expires_at: later(now, lifetime_seconds) };
     write
@@ -30,6 +33,8 @@ pub(super) async fn create<S: SqlStore>(
             args![id, user, secret_hash, now, session.expires_at],
         )
         .await?;
+    let (by, entry) = trail::signed_in(by, &who, id);
+    audit::append(&mut write, &by, &entry).await?;
     write.commit().await?;
     Ok(session)
 }
@@ -81,17 +86,21 @@ async fn renew<S: SqlStore>(store: &S, id: SessionId, lifetime_seconds: u32) -> 
     Ok((renewed > 0).then_some(end))
 }
 
-pub(super) async fn delete<S: SqlStore>(store: &S, id: SessionId) -> Result<()> {
+pub(super) async fn delete<S: SqlStore>(store: &S, by: &Act, id: SessionId, why: SessionEnd) -> Result<()> {
     let mut write = store.write().await?;
     let ended = write.first("DELETE FROM sessions WHERE id = $1 RETURNING user_id", args![id]).await?;
     if let Some(ended) = ended {
-        write.changed(Change::Access { user: row::user_id(&ended)? });
+        let user = row::user_id(&ended)?;
+        write.changed(Change::Access { user });
+        let who = people::find(&mut write, user).await?;
+        let (by, entry) = trail::session_ended(by, who.as_ref(), id, why);
+        audit::append(&mut write, &by, &entry).await?;
         write.commit().await?;
     }
     Ok(())
 }
 
-/// Also forgets old failed logins: they have the same enemy, a table that only grows.
+/// Also forgets old tries at passwords and devices: they have the same enemy, a table that only grows.
 pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
     let mut write = store.write().await?;
     let now = write.now().await?;
@@ -100,7 +109,8 @@ pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
     for session in &ended {
         write.changed(Change::Access { user: row::user_id(session)? });
     }
-    let forgotten = write.run("DELETE FROM login_attempts WHERE forget_at <= $1", args![now]).await?;
+    let forgotten = write.run("DELETE FROM login_attempts WHERE forget_at <= $1", args![now]).await?
+        + write.run("DELETE FROM devices WHERE expires_at <= $1", args![now]).await?;
     if !ended.is_empty() || forgotten > 0 {
         write.commit().await?;
     }

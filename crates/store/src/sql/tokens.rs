@@ -2,26 +2,29 @@
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId, UserId,
+    audit::Act,
     change::Change,
     user::{ApiToken, User},
 };
 
-use super::{SqlStore, SqlWrite, Statements, args};
+use super::{SqlStore, SqlWrite, Statements, args, audit};
 use crate::{
     Result, USE_NOTED_EVERY_MICROS,
     row::{self, SqlRow, later, user_columns},
+    trail,
 };
 
 pub(super) async fn create<S: SqlStore>(
     store: &S,
+    by: &Act,
     id: TokenId,
-    by: SessionId,
+    session: SessionId,
     name: &str,
     secret_hash: &[u8],
     expires_in_seconds: Option<u32>,
 ) -> Result<Option<ApiToken>> {
     let mut write = store.write().await?;
-    let Some(user) = user_of_session(&mut write, by).await? else { return Ok(None) };
+    let Some(user) = user_of_session(&mut write, session).await? else { return Ok(None) };
     let now = write.now().await?;
     let expires_at = expires_in_seconds.map(|seconds| later(now, seconds));
     write
@@ -31,6 +34,7 @@ pub(super) async fn create<S: SqlStore>(
             args![id, user, name, secret_hash, now, expires_at],
         )
         .await?;
+    audit::append(&mut write, by, &trail::minted(id, name, expires_at)).await?;
     write.commit().await?;
     Ok(Some(ApiToken { id, user, name: name.into(), created_at: now, expires_at, last_used_at: None }))
 }
@@ -111,13 +115,12 @@ pub(super) async fn list<S: SqlStore>(store: &S, user: UserId) -> Result<Vec<Api
     rows.iter().map(|found| row::token(found, user)).collect()
 }
 
-pub(super) async fn delete<S: SqlStore>(store: &S, user: UserId, id: TokenId) -> Result<bool> {
+pub(super) async fn delete<S: SqlStore>(store: &S, by: &Act, user: UserId, id: TokenId) -> Result<bool> {
     let mut write = store.write().await?;
-    let done = write.run("DELETE FROM api_tokens WHERE id = $1 AND user_id = $2", args![id, user]).await?;
-    if done == 0 {
-        return Ok(false);
-    }
+    let deleting = "DELETE FROM api_tokens WHERE id = $1 AND user_id = $2 RETURNING name";
+    let Some(deleted) = write.first(deleting, args![id, user]).await? else { return Ok(false) };
     write.changed(Change::Access { user });
+    audit::append(&mut write, by, &trail::token_deleted(by, user, id, deleted.text("name")?)).await?;
     write.commit().await?;
     Ok(true)
 }

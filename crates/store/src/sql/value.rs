@@ -4,6 +4,7 @@
 use codehub_domain::{
     ArchiveKey, Desired, HoldId, OpId, Operation, Phase, SessionId, Timestamp, TokenId, UserId, WorkspaceId,
     activity::ActivityMode,
+    audit::AuditId,
     user::{Language, Role, Theme},
 };
 use serde::Serialize;
@@ -68,6 +69,7 @@ bind! {
     SessionId, Value::Id(None), id => Value::Id(Some(id.as_uuid()));
     TokenId, Value::Id(None), id => Value::Id(Some(id.as_uuid()));
     HoldId, Value::Id(None), id => Value::Id(Some(id.as_uuid()));
+    AuditId, Value::Id(None), id => Value::Id(Some(id.as_uuid()));
     OpId, Value::Id(None), id => Value::Id(Some(id.as_uuid()));
     Phase, Value::Text(None), word => word.as_str().bind();
     Desired, Value::Text(None), word => word.as_str().bind();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use codehub_domain::{
     Desired, Phase, UserId, Workspace, WorkspaceId,
+    audit::Act,
     change::Change,
     event::{Actor, HistoryEntry},
     gc::Item,
@@ -14,18 +15,25 @@ use codehub_domain::{
 };
 
 use super::{
-    Bind, Lock, SqlStore, SqlWrite, Statements, Value, args, ask, garbage, history, json, page, people,
-    recover, slugs, timed,
+    Bind, Lock, SqlStore, SqlWrite, Statements, Value, args, ask, audit, garbage, history, json, page,
+    people, recover, slugs, timed,
 };
 use crate::{
     Ask, Asked, Created, ListFilter, Page, Recovered, Result, Workspaces,
     row::{self, workspace_columns},
+    trail,
 };
 
 #[async_trait]
 impl<S: SqlStore> Workspaces for S {
-    async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
-        timed::<S, _>("workspace_create", create(self, new, limits, actor)).await
+    async fn workspace_create(
+        &self,
+        by: &Act,
+        new: NewWorkspace,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Created> {
+        timed::<S, _>("workspace_create", create(self, by, new, limits, actor)).await
     }
 
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
@@ -47,7 +55,7 @@ impl<S: SqlStore> Workspaces for S {
         timed::<S, _>("workspace_list", list(self, filter)).await
     }
 
-    async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
+    async fn workspace_edit(&self, by: &Act, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
         timed::<S, _>("workspace_edit", async {
             let mut write = self.write().await?;
             let Some(before) = get_living(&mut write, id).await? else { return Ok(None) };
@@ -56,25 +64,28 @@ impl<S: SqlStore> Workspaces for S {
             };
             put(&mut write, &after).await?;
             write.changed(Change::Updated { workspace: id, owner: after.owner });
+            audit::append(&mut write, by, &trail::workspace_edited(&before, &after)).await?;
             write.commit().await?;
             Ok(Some(after))
         })
         .await
     }
 
-    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
-        timed::<S, _>("workspace_ask", ask::ask(self, id, ask)).await
+    async fn workspace_edit_and_ask(&self, by: &Act, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+        timed::<S, _>("workspace_ask", ask::ask(self, by, id, ask)).await
     }
 
     async fn workspace_recover(
         &self,
+        by: &Act,
         id: WorkspaceId,
         recovery: Recovery,
         desired: Option<Desired>,
         limits: Limits,
         actor: Actor,
     ) -> Result<Recovered> {
-        timed::<S, _>("workspace_recover", recover::recover(self, id, recovery, desired, limits, actor)).await
+        timed::<S, _>("workspace_recover", recover::recover(self, by, id, recovery, desired, limits, actor))
+            .await
     }
 
     async fn workspace_history(
@@ -134,7 +145,13 @@ pub(crate) const COUNT_PLACES: &str = concat!(
     " AND id <> $2"
 );
 
-async fn create<S: SqlStore>(store: &S, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
+async fn create<S: SqlStore>(
+    store: &S,
+    by: &Act,
+    new: NewWorkspace,
+    limits: Limits,
+    actor: Actor,
+) -> Result<Created> {
     let mut write = store.write().await?;
     people::existing(&mut write, new.owner).await?;
     let from_archive = new.from_archive;
@@ -155,6 +172,7 @@ async fn create<S: SqlStore>(store: &S, new: NewWorkspace, limits: Limits, actor
     history::append(&mut write, workspace.id, workspace.created_at, &[entry]).await?;
     write.changed(Change::Updated { workspace: workspace.id, owner: workspace.owner });
     write.changed(Change::Wake);
+    audit::append(&mut write, by, &trail::workspace_created(&workspace, from_archive)).await?;
     write.commit().await?;
     Ok(Created::Created(Box::new(workspace)))
 }

@@ -3,14 +3,17 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use codehub_domain::{Epoch, Timestamp};
+use codehub_domain::{
+    Epoch, Timestamp,
+    audit::{AuditAction, AuditOutcome},
+};
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection, SqliteExecutor, Transaction, sqlite::SqliteRow};
 use tokio::sync::{OwnedMutexGuard, broadcast};
 
 use super::{Change, Result, SqliteStore, StoreError, row::arguments, spelling::spelled};
 use crate::{
     row,
-    sql::{Lock, SqlStore, SqlWrite, Statements, Value, args},
+    sql::{Lock, SqlStore, SqlWrite, Statements, Value, args, count_audited},
 };
 
 /// One write transaction. Dropped without a commit, nothing has happened.
@@ -21,6 +24,7 @@ pub struct Write {
     /// The moment of everything in this transaction, by the database's clock.
     now: Timestamp,
     changes: Vec<Change>,
+    audited: Vec<(AuditAction, AuditOutcome)>,
     sender: broadcast::Sender<Change>,
 }
 
@@ -46,7 +50,14 @@ impl SqlStore for SqliteStore {
         let clock = all(&mut *transaction, "SELECT codehub_now() AS now", args![]).await?;
         let silent = || StoreError::Failed("the clock does not answer".into());
         let now = row::at(clock.first().ok_or_else(silent)?, "now")?;
-        Ok(Write { transaction, turn, now, changes: Vec::new(), sender: self.changes.clone() })
+        Ok(Write {
+            transaction,
+            turn,
+            now,
+            changes: Vec::new(),
+            audited: Vec::new(),
+            sender: self.changes.clone(),
+        })
     }
 
     async fn read(&self) -> Result<Read> {
@@ -123,12 +134,17 @@ impl SqlWrite for Write {
         Ok(())
     }
 
+    fn audited(&mut self, action: AuditAction, outcome: AuditOutcome) {
+        self.audited.push((action, outcome));
+    }
+
     /// Commits, then announces, then passes the turn on: announcements are in the order of commits. It
     /// runs as a task of its own, because a caller that goes away must not leave a commit unannounced.
     async fn commit(self) -> Result<()> {
-        let Self { transaction, turn, changes, sender, now: _ } = self;
+        let Self { transaction, turn, changes, audited, sender, now: _ } = self;
         let commit = tokio::spawn(async move {
             transaction.commit().await?;
+            count_audited(&audited);
             for change in changes {
                 // Nobody listening is fine.
                 let _ = sender.send(change);

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Clock, Credentials, Garbage, Holds, Leadership, People, Reconciling, Settings, Workspaces};
+use super::{
+    ArchiveRecords, Audit, Clock, Credentials, Garbage, Holds, Leadership, People, Reconciling, Settings,
+    Workspaces,
+};
 use crate::{Changes, Company, LeaseSeat, Presence, Result, Store};
 
 /// Every theme is answered by its part; `Composed { people, ..Composed::over(store) }` replaces one.
@@ -21,6 +24,8 @@ pub struct Composed {
     pub people: Arc<dyn People>,
     pub credentials: Arc<dyn Credentials>,
     pub settings: Arc<dyn Settings>,
+    pub audit: Arc<dyn Audit>,
+    pub archive_records: Arc<dyn ArchiveRecords>,
 }
 
 impl Composed {
@@ -36,6 +41,8 @@ impl Composed {
             people: store.clone(),
             credentials: store.clone(),
             settings: store.clone(),
+            audit: store.clone(),
+            archive_records: store.clone(),
             store,
         }
     }

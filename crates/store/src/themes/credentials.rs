@@ -1,26 +1,94 @@
-//! Sessions, tokens, and logins that failed. Secrets are known here by their hashes only.
+//! Sessions, tokens, known devices, and tries at passwords. Secrets are known here by their hashes only.
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId, UserId,
+    audit::Act,
     user::{ApiToken, Session, User},
 };
 
 use super::theme;
-use crate::Result;
+use crate::{Result, row::later};
 
-/// Failed logins of one key (an account-and-address, or an address).
+/// Tries that were counted under one key and not taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempts {
     pub failures: u32,
     pub last_failure: Timestamp,
 }
 
+/// How many tries are free under one key, and how long one waits after those.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowance {
+    /// What is counted together.
+    pub key: String,
+    /// So many cost nothing.
+    pub free: u32,
+    /// What the first try after those waits for; it doubles with every one.
+    pub first_wait_seconds: u32,
+    /// Where the doubling ends.
+    pub longest_wait_seconds: u32,
+    /// After this long without a try the count starts again.
+    pub forget_after_seconds: u32,
+}
+
+impl Allowance {
+    /// What has to pass after the last of so many tries.
+    pub fn wait_seconds(&self, tries: u32) -> u32 {
+        match tries.checked_sub(self.free) {
+            None => 0,
+            Some(doublings) => {
+                self.first_wait_seconds.saturating_mul(1 << doublings.min(16)).min(self.longest_wait_seconds)
+            }
+        }
+    }
+
+    /// How many seconds until the next try, at least 1; `None`: now.
+    pub(crate) fn retry_after(&self, counted: Option<Attempts>, now: Timestamp) -> Option<u64> {
+        let counted = counted?;
+        let wait = self.wait_seconds(counted.failures);
+        let left = later(counted.last_failure, wait).as_microsecond().saturating_sub(now.as_microsecond());
+        (wait > 0 && left > 0).then(|| left.unsigned_abs().div_ceil(1_000_000))
+    }
+}
+
+/// Whether a try may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// It is counted under every key.
+    Counted,
+    /// Nothing was counted: the allowance of this number (from 0) has to be waited for.
+    Wait { allowance: usize, seconds: u64 },
+}
+
+impl Tried {
+    /// What comes of the waits of some allowances, by their numbers: the longest has to be waited for.
+    pub(crate) fn of(waits: impl IntoIterator<Item = (usize, Option<u64>)>) -> Self {
+        let waits = waits.into_iter().filter_map(|(allowance, seconds)| Some((seconds?, allowance)));
+        waits.max().map_or(Self::Counted, |(seconds, allowance)| Self::Wait { allowance, seconds })
+    }
+}
+
+/// Under what every try at this user's password is counted, from devices that are not known. A new password forgets it.
+pub fn tries_at(user: UserId) -> String {
+    format!("user:{user}")
+}
+
+/// Why a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// Its person signs out.
+    Logout,
+    /// Anything else: another sign-in in the same browser, or the password changed meanwhile.
+    Revoked,
+}
+
 theme! {
-    /// Sessions, tokens, and logins that failed.
+    /// Sessions, tokens, known devices, and tries at passwords.
     Credentials, credentials {
-        /// `secret_hash` is what the cookie's random secret hashes to.
+        /// Somebody has signed in, which the audit trail says with it. `secret_hash` is what the cookie's random secret hashes to.
         async fn session_create(
             &self,
+            by: &Act,
             id: SessionId,
             user: UserId,
             secret_hash: &[u8],
@@ -34,18 +102,19 @@ theme! {
             secret_hash: &[u8],
             lifetime_seconds: u32,
         ) -> Result<Option<(Session, User)>>;
-        /// One that is not there is ended already.
-        async fn session_delete(&self, id: SessionId) -> Result<()>;
-        /// Removes sessions that have ended, and failed logins that are forgotten; how many sessions.
+        /// One that is not there is ended already. `why` is what the audit trail calls it.
+        async fn session_delete(&self, by: &Act, id: SessionId, why: SessionEnd) -> Result<()>;
+        /// Removes sessions and known devices that have ended, and tries that are forgotten; how many sessions.
         async fn sessions_sweep(&self) -> Result<u64>;
 
-        /// A token that lasts for ever, or this long. `by` is the session that asks for it: it must still be there
+        /// A token that lasts for ever, or this long. `session` is the one that asks for it: it must still be there
         /// in the same transaction, so that nothing is made behind a new password's back. `None` where it is not
         /// (any more).
         async fn token_create(
             &self,
+            by: &Act,
             id: TokenId,
-            by: SessionId,
+            session: SessionId,
             name: &str,
             secret_hash: &[u8],
             expires_in_seconds: Option<u32>,
@@ -55,13 +124,30 @@ theme! {
         /// Newest first, expired ones included.
         async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>>;
         /// `false` where the user has no such token.
-        async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool>;
+        async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool>;
 
-        /// `None` where none failed lately.
+        /// Notes that somebody has signed in with this browser, for so long from now; `instead_of` is what its cookie
+        /// hashed to before. Of a user's browsers the 50 that last longest are kept.
+        async fn device_note(
+            &self,
+            user: UserId,
+            secret_hash: &[u8],
+            instead_of: Option<&[u8]>,
+            lifetime_seconds: u32,
+        ) -> Result<()>;
+        /// Whether this user has signed in with this browser, and it still counts.
+        async fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> Result<bool>;
+
+        /// What is counted under a key; `None` where nothing is (any more).
         async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>>;
-        /// Counts one more failure (a count older than `forget_after_seconds` starts again).
-        async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts>;
-        /// Forgets the failures of a key.
+        /// Whether a try could be made now. Counts nothing.
+        async fn attempts_check(&self, allowances: &[Allowance]) -> Result<Tried>;
+        /// Counts one try under every key, or under none where one of them has to be waited for. However many come at
+        /// once, on however many replicas, no key gets more than its allowance.
+        async fn attempts_count(&self, allowances: &[Allowance]) -> Result<Tried>;
+        /// Takes `tries` back from what is counted under a key.
+        async fn attempts_take_back(&self, key: &str, tries: u32) -> Result<()>;
+        /// Forgets what is counted under a key.
         async fn attempts_clear(&self, key: &str) -> Result<()>;
     }
 }

@@ -36,7 +36,7 @@ theme! {
         ) -> Result<bool>;
         /// Claims something for deletion, in one transaction with the question whether a row refers to it
         /// ([`codehub_domain::gc::refers`]). What is claimed stays claimed: creating or recovering a
-        /// workspace from it is refused. Claiming again is fine.
+        /// workspace from it is refused, and an archive's record is gone. Claiming again is fine.
         async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim>;
     }
 }

@@ -1,6 +1,8 @@
 //! The port, by theme. [`crate::Store`] is all of them together: whoever only reads people takes a
 //! `&dyn People`, and a test that disturbs one theme writes that one and leaves the rest to [`Composed`].
 
+mod archives;
+mod audit;
 mod credentials;
 mod garbage;
 mod leadership;
@@ -12,9 +14,11 @@ mod workspaces;
 #[cfg(any(test, feature = "testing"))]
 mod composed;
 
+pub use archives::{Adopted, ArchiveRecords};
+pub use audit::{ActorFilter, Audit, AuditFilter};
 #[cfg(any(test, feature = "testing"))]
 pub use composed::Composed;
-pub use credentials::{Attempts, Credentials};
+pub use credentials::{Allowance, Attempts, Credentials, SessionEnd, Tried, tries_at};
 pub use garbage::{Garbage, GcClaim};
 pub use leadership::{Clock, Leadership};
 pub use people::{People, UserChange, UserWithHash};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use codehub_domain::{
     UserId,
+    audit::Act,
     user::{Role, User, UserEdit},
 };
 
@@ -31,11 +32,12 @@ pub enum UserChange {
 }
 
 theme! {
-    /// Accounts. Deleted ones are found by nobody.
+    /// Accounts. Deleted ones are found by nobody. Every change is written to the audit trail with it.
     People, people {
         /// Names are unique without case.
         async fn user_create(
             &self,
+            by: &Act,
             id: UserId,
             username: &str,
             password_hash: &str,
@@ -44,6 +46,7 @@ theme! {
         /// Creates the first admin, only while there is no user at all; `None` otherwise.
         async fn user_create_first(
             &self,
+            by: &Act,
             id: UserId,
             username: &str,
             password_hash: &str,
@@ -59,9 +62,9 @@ theme! {
         /// Never leaves the deployment without an enabled admin. Ends the user's sessions where
         /// [`UserEdit::applied_to`] says so; a new password deletes the tokens, unless
         /// [`UserEdit::keep_tokens`]; a disabled account's tokens stop working.
-        async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange>;
+        async fn user_edit(&self, by: &Act, id: UserId, edit: UserEdit) -> Result<UserChange>;
         /// Only without living workspaces. Ends the user's sessions and tokens, and frees the name.
-        async fn user_delete(&self, id: UserId) -> Result<UserChange>;
+        async fn user_delete(&self, by: &Act, id: UserId) -> Result<UserChange>;
         /// How many there are, disabled ones included.
         async fn user_count(&self) -> Result<u64>;
     }

@@ -1,7 +1,8 @@
 //! What the coordinator reads and writes of workspaces.
 
 use codehub_domain::{
-    Desired, Epoch, Status, Timestamp, Workspace, WorkspaceId, event::Transition, ttl::TtlPolicy,
+    ArchiveRecord, Desired, Epoch, Status, Timestamp, Workspace, WorkspaceId, event::Transition,
+    ttl::TtlPolicy,
 };
 
 use super::theme;
@@ -51,13 +52,15 @@ theme! {
         /// listing of all instances shows it; volumes and archives are the garbage collector's.
         async fn workspaces_due(&self, due: Due) -> Result<Reading>;
         /// Saves `next` over the row as it was `read`: compare-and-swap on revision and operation, with its
-        /// history, in one transaction.
-        async fn workspace_save(
+        /// history, in one transaction. `archive` is what the key that has just become the home's is from now on
+        /// held against.
+        async fn workspace_save_archived(
             &self,
             epoch: Epoch,
             read: &Workspace,
             next: &Status,
             history: &[Transition],
+            archive: Option<&ArchiveRecord>,
         ) -> Result<Saved>;
         /// Notes that these were looked at and nothing had changed (`observed_at` only: no revision, no
         /// event). `false` when fenced.

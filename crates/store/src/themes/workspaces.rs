@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use codehub_domain::{
     Desired, HoldId, Phase, UserId, Workspace, WorkspaceId,
     activity::{Hold, NewHold},
+    audit::Act,
     desired::Refusal,
     event::{Actor, HistoryEntry, Reason},
     intent::{Edit, NewWorkspace},
@@ -106,11 +107,17 @@ impl<T> Page<T> {
 }
 
 theme! {
-    /// Workspaces as people make, read and change them.
+    /// Workspaces as people make, read and change them. Every change is written to the audit trail with it.
     Workspaces, workspaces {
         /// Creates the row (PENDING), with the limit checked in the same transaction, and that an archive to
         /// begin with is not claimed for deletion. Its slug is made from the name. The owner must exist.
-        async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created>;
+        async fn workspace_create(
+            &self,
+            by: &Act,
+            new: NewWorkspace,
+            limits: Limits,
+            actor: Actor,
+        ) -> Result<Created>;
         /// The row, deleted or not.
         async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>>;
         /// Those of the ids that exist, deleted or not.
@@ -118,18 +125,19 @@ theme! {
         /// Without deleted ones.
         async fn workspace_list(&self, filter: &ListFilter) -> Result<Page<Workspace>>;
         /// `None` where it does not exist (any more). An edit that changes nothing is no revision.
-        async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>>;
+        async fn workspace_edit(&self, by: &Act, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>>;
         /// The one way to change `desired_state`: [`codehub_domain::desired::ask`] and the limits, inside
         /// the transaction, with an edit. At most one revision: a wish that is refused edits nothing; one
         /// that is already fulfilled edits all the same. Deleting also sets `deleted_at`; a wish to run sets
         /// `last_access_at` (which alone is no revision). One that was deleted answers `Refused(Gone)`.
-        async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked>;
+        async fn workspace_edit_and_ask(&self, by: &Act, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked>;
         /// Applies [`codehub_domain::recovery::recover`] in one transaction. Not found is also a deleted
         /// workspace, and an archive that does not belong to it. What is claimed for deletion cannot become
         /// the home: `Refused(BeingDeleted)`. The desired state stays, unless another one is asked for with
         /// it, by the same rule as in [`Workspaces::workspace_edit_and_ask`]: both, or nothing.
         async fn workspace_recover(
             &self,
+            by: &Act,
             id: WorkspaceId,
             recovery: Recovery,
             desired: Option<Desired>,

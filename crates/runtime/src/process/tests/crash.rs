@@ -103,12 +103,12 @@ async fn somebody_else_with_the_same_number_is_never_touched() {
 #[ignore = "runs only as a victim of other tests"]
 fn victim_entry() {
     let words: Vec<String> = words_after_dashes().map(|word| word.into_string().unwrap()).collect();
-    let [dir, deployment, id, owner] = &words[..] else { panic!("{words:?}") };
+    let [dir, deployment, id, owner, sandbox] = &words[..] else { panic!("{words:?}") };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let ide = ide::resolve(IdeChoice::Command, &web(), "/", Path::new("/nowhere")).unwrap();
         let mut config = ProcessConfig::new(dir, deployment, ide, entry("shim_entry"));
-        config.sandbox = SandboxChoice::Never;
+        config.sandbox = if sandbox == "sandbox" { SandboxChoice::Auto } else { SandboxChoice::Never };
         let runtime = ProcessRuntime::open(config).await.unwrap();
         let (workspace, owner) = (id.parse().unwrap(), owner.parse().unwrap());
         let volume = VolumeKey { owner, workspace, generation: Generation(1) };
@@ -129,20 +129,36 @@ fn victim_entry() {
 
 #[tokio::test]
 async fn killed_at_any_moment_there_is_never_a_second_process() {
-    let place = Place::new(web()).await;
+    never_two(Place::new(web()).await, Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn nor_in_a_sandbox_with_a_network_of_its_own() {
+    let mut place = Place::new(web()).await;
+    place.sandbox = SandboxChoice::Auto;
+    let begun = std::time::Instant::now();
+    if !place.runtime().await.own_network() {
+        return codehub_testing::skip("no bwrap and pasta");
+    }
+    // A CodeHub that starts tries the sandbox first.
+    never_two(place, begun.elapsed()).await;
+}
+
+async fn never_two(place: Place, opening: Duration) {
+    let sandbox = if place.sandbox == SandboxChoice::Never { "none" } else { "sandbox" };
     let victim = entry("crash::victim_entry");
     let mut survivors = 0;
     for round in 0..30_u64 {
         let mut codehub = tokio::process::Command::new(&victim.program)
             .args(&victim.args)
             .args([place.dir.path().to_str().unwrap(), &place.deployment])
-            .args([place.id.to_string(), place.owner.to_string()])
+            .args([&place.id.to_string(), &place.owner.to_string(), sandbox])
             .stdout(std::process::Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         // Spread over opening, starting and stopping.
-        let_time_pass(Duration::from_micros(8_000 + round * 3_700)).await;
+        let_time_pass(opening + Duration::from_micros(8_000 + round * 3_700)).await;
         codehub.start_kill().unwrap();
         codehub.wait().await.unwrap();
         // The next one starts at once, while what was being launched may still be on its way.

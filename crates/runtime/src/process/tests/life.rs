@@ -148,12 +148,18 @@ async fn the_environment_is_clean_and_the_home_its_own() {
         "and nothing of what CodeHub was started with (a test runner's, here: {})",
         std::env::vars().count()
     );
-    let link = home.with_file_name("home");
-    assert!(
-        environment(pid)
-            .contains(&format!("HOME={}", link.canonicalize().unwrap().with_file_name("home").display()))
+    let id = place.id.as_uuid().simple().to_string();
+    let short = place.dir.path().canonicalize().unwrap().join("h").join(&id[20..]);
+    let own = short.display();
+    assert!(environment(pid).contains(&format!("HOME={own}")), "{own} in {:?}", environment(pid));
+    let path = environment(pid).into_iter().find(|pair| pair.starts_with("PATH=")).unwrap();
+    assert!(path.starts_with(&format!("PATH={own}/.local/bin:{own}/bin:")), "{path}");
+    assert_eq!(short.canonicalize().unwrap(), home.canonicalize().unwrap());
+    assert_eq!(
+        fs::read_link(home.with_file_name("home")).unwrap(),
+        Path::new("home-1"),
+        "the name from before"
     );
-    assert_eq!(fs::read_link(&link).unwrap(), Path::new("home-1"));
     assert_eq!(
         Path::new(fs::read_to_string(home.join("where")).unwrap().trim()).canonicalize().unwrap(),
         home.canonicalize().unwrap()
@@ -271,24 +277,6 @@ async fn strangers_among_the_records_are_left_alone_and_a_missing_directory_is_a
     assert!(runtime.ping().await.is_err());
     fs::rename(&away, &dir).unwrap();
     assert_eq!(runtime.list().await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn default_settings_are_written_once_and_never_through_a_link() {
-    use super::super::{super::ide::DefaultFile, spawn::write_defaults};
-    let dir = tempfile::tempdir().unwrap();
-    let outside = tempfile::tempdir().unwrap();
-    let files = [DefaultFile { path: ".config/ide/settings.json", text: "{}" }];
-    write_defaults(dir.path(), &files).unwrap();
-    let settings = dir.path().join(".config/ide/settings.json");
-    assert_eq!(fs::read_to_string(&settings).unwrap(), "{}");
-    fs::write(&settings, "mine").unwrap();
-    write_defaults(dir.path(), &files).unwrap();
-    assert_eq!(fs::read_to_string(&settings).unwrap(), "mine");
-    fs::remove_dir_all(dir.path().join(".config")).unwrap();
-    std::os::unix::fs::symlink(outside.path(), dir.path().join(".config")).unwrap();
-    assert!(write_defaults(dir.path(), &files).is_err());
-    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 /// The rows of the IDE table, with the real programs: `CODEHUB_TEST_IDES` is a directory that has them.

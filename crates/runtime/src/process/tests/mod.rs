@@ -19,7 +19,7 @@ use futures::StreamExt;
 
 use super::{
     super::{IdeChoice, InstanceSpec, Instances, LogQuery, SandboxChoice, ide},
-    ProcessConfig, ProcessRuntime, ShimCommand,
+    NetworkChoice, ProcessConfig, ProcessRuntime, ShimCommand,
     proc_scan::{Process, Stat, processes},
     record::{Record, State},
     shim,
@@ -88,6 +88,7 @@ struct Place {
     owner: UserId,
     command: Vec<String>,
     sandbox: SandboxChoice,
+    network: NetworkChoice,
 }
 
 impl Drop for Place {
@@ -108,6 +109,7 @@ impl Place {
             owner: UserId::from_uuid(uuid::Uuid::now_v7()),
             command,
             sandbox: SandboxChoice::Never,
+            network: NetworkChoice::Auto,
         };
         let volumes = DirectoryVolumes::new(place.dir.path());
         volumes.prepare().await.unwrap();
@@ -140,6 +142,7 @@ impl Place {
         let ide = ide::resolve(IdeChoice::Command, &self.command, "/healthz", Path::new("/nowhere")).unwrap();
         let mut config = ProcessConfig::new(self.dir.path(), &self.deployment, ide, entry("shim_entry"));
         config.sandbox = self.sandbox;
+        config.network = self.network;
         config.stop_grace = Duration::from_secs(2);
         config.health_timeout = Duration::from_millis(500);
         config
@@ -153,6 +156,13 @@ impl Place {
         let runtime = self.runtime().await;
         runtime.start(&self.spec(1)).await.unwrap();
         self.ready(&runtime).await;
+        runtime
+    }
+
+    async fn started_until(&self, name: &str) -> ProcessRuntime {
+        let runtime = self.runtime().await;
+        runtime.start(&self.spec(1)).await.unwrap();
+        eventually("it is up", async || self.home(1).join(name).exists()).await;
         runtime
     }
 

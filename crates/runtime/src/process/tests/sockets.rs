@@ -91,19 +91,24 @@ async fn a_data_directory_whose_name_is_too_long_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_sandbox_shows_no_other_workspaces_socket() {
-    let look = "ls \"$(dirname \"$0\")/..\" > seen; exec \"$1\" -c \"$2\" \"$0\"";
+async fn in_a_sandbox_the_socket_has_a_short_name_and_no_neighbours() {
+    let look = "echo \"$0\" > socket; ls \"$(dirname \"$0\")\" > seen; exec \"$1\" -c \"$2\" \"$0\"";
     let command = ["/bin/sh", "-c", look, "{socket}", &python(), WEB].map(str::to_owned).to_vec();
     let mut place = Place::new(command).await;
     place.sandbox = SandboxChoice::Auto;
-    if !place.runtime().await.sandboxed() {
-        return codehub_testing::skip("no bwrap");
-    }
-    let other = place.dir.path().join("run/another");
-    fs::create_dir_all(&other).unwrap();
-    let runtime = place.started().await;
-    let own = socket_of(&runtime.upstream(place.id).await.unwrap().unwrap());
-    let own = own.parent().unwrap().file_name().unwrap().to_str().unwrap();
-    assert_eq!(fs::read_to_string(place.home(1).join("seen")).unwrap().trim(), own);
+    let mut config = place.config();
+    // Too long for a socket's name outside.
+    config.data_dir = place.dir.path().join("x".repeat(100));
+    let volumes = DirectoryVolumes::new(&config.data_dir);
+    volumes.prepare().await.unwrap();
+    volumes.create(&place.key(1)).await.unwrap();
+    let runtime = ProcessRuntime::open(config).await;
+    let Ok(runtime) = runtime else { return codehub_testing::skip("no bwrap") };
+    runtime.start(&place.spec(1)).await.unwrap();
+    place.ready(&runtime).await;
+    let home = volumes.path(&place.key(1)).unwrap();
+    assert_eq!(fs::read_to_string(home.join("socket")).unwrap().trim(), "/run/codehub/io/ide");
+    assert_eq!(fs::read_to_string(home.join("seen")).unwrap(), "", "it is alone there");
+    socket_of(&runtime.upstream(place.id).await.unwrap().unwrap());
     runtime.stop(place.id).await.unwrap();
 }

@@ -13,6 +13,7 @@ pub use codehub_proxy::appearance::Lang;
 pub use texts::Texts;
 
 impl Texts {
+    /// All texts in a language.
     pub const fn of(lang: Lang) -> &'static Self {
         match lang {
             Lang::En => &Self::EN,

@@ -73,6 +73,7 @@ texts! {
     password: "Password", "비밀번호";
     password_again: "Password again", "비밀번호 확인";
     password_hint: "At least 8 characters.", "8자 이상 입력하세요.";
+    cookies_removed: "Another page had set a second session cookie in this browser, so nobody could tell which one is yours. All of them were removed: please sign in again.", "다른 페이지가 이 브라우저에 두 번째 세션 쿠키를 설정하여 어느 것이 본인의 것인지 알 수 없었습니다. 모두 제거했으니 다시 로그인하세요.";
     wrong_password: "The username or the password is wrong.", "사용자 이름 또는 비밀번호가 올바르지 않습니다.";
     not_set_up_title: "Not set up yet", "아직 설정되지 않았습니다";
     not_set_up_text: "This CodeHub has no users yet. The server printed a one-time link when it started: open that to create the administrator. A restart prints a new one.", "아직 사용자가 없습니다. 서버가 시작될 때 출력한 일회용 링크를 열어 관리자를 만드세요. 서버를 다시 시작하면 새 링크가 출력됩니다.";
@@ -83,6 +84,7 @@ texts! {
     wrong_token: "This set-up link is not valid (any more). The server's log has the current one.", "유효하지 않은 설정 링크입니다. 서버 로그에서 최신 링크를 확인하세요.";
     create_admin: "Create the administrator", "관리자 만들기";
     process_mode_title: "Good to know: process mode", "알아 두세요: 프로세스 모드";
+    sandbox_mode_text: "On this server, workspaces run as local processes in a sandbox: each sees the system's programs and its own home directory, and nothing of the others. Nothing limits their memory. For people you do not trust, use containers.", "이 서버에서 워크스페이스는 샌드박스 안의 로컬 프로세스로 실행됩니다. 각 워크스페이스에는 시스템 프로그램과 자기 홈 디렉터리만 보이고 다른 워크스페이스는 보이지 않습니다. 메모리 사용량은 제한되지 않습니다. 신뢰할 수 없는 사람에게는 컨테이너를 사용하세요.";
     process_mode_text: "On this server, workspaces run as local processes with the rights of the account CodeHub runs under. Whatever runs in a workspace can do what that account can do. That is fine for one trusted person on their own machine. Do not give accounts here to people you would not give a shell to.", "이 서버에서 워크스페이스는 CodeHub를 실행한 계정의 권한을 가진 로컬 프로세스로 실행됩니다. 워크스페이스 안의 프로그램은 그 계정이 할 수 있는 모든 일을 할 수 있습니다. 신뢰하는 한 사람이 자기 컴퓨터에서 쓰기에는 문제가 없습니다. 셸 접속을 허용하지 않을 사람에게는 계정을 주지 마세요.";
 
     // The list
@@ -200,6 +202,7 @@ texts! {
     links_to: "leads to", "가리키는 곳:";
     nothing_here: "There is nothing in here.", "비어 있습니다.";
     archive_not_listed: "This archive was made before archives had a list of their files. Begin a new workspace with it to see them.", "파일 목록이 생기기 전에 만든 보관본입니다. 이 보관본으로 새 워크스페이스를 만들면 파일을 볼 수 있습니다.";
+    archive_corrupted: "This archive is not the one that was stored: it was changed or damaged in its storage. Nothing of it is shown. Ask an administrator to check the archive storage.", "저장했던 보관본과 다릅니다. 저장소에서 변경되었거나 손상되어 내용을 표시하지 않습니다. 관리자에게 보관 저장소 점검을 요청하세요.";
 
     // People and tokens
     role: "Role", "역할";
@@ -252,6 +255,9 @@ texts! {
     runtime: "Workspaces run as", "실행 환경";
     container_engine: "Container engine", "컨테이너 엔진";
     firewall: "Firewall", "방화벽";
+    sandbox: "Sandbox", "샌드박스";
+    workspace_network: "Network", "네트워크";
+    workspace_limits: "Limits", "한도";
     homes: "Homes", "홈 저장소";
     bus: "Messages", "메시지 버스";
     answers: "answers", "응답함";

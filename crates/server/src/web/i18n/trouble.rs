@@ -118,6 +118,13 @@ pub fn error(lang: Lang, error: WebError) -> (&'static str, &'static str) {
         }
         (WebError::TooLarge, En) => ("Too much", "What was sent is too large. Nothing was changed."),
         (WebError::TooLarge, Ko) => ("너무 큽니다", "보낸 내용이 너무 큽니다. 아무것도 변경하지 않았습니다."),
+        (WebError::TooSlow, En) => {
+            ("This took too long", "What was sent did not arrive in time. Nothing was changed: try again.")
+        }
+        (WebError::TooSlow, Ko) => (
+            "시간이 초과되었습니다",
+            "보낸 내용이 제때 도착하지 않았습니다. 아무것도 변경하지 않았으니 다시 시도하세요.",
+        ),
         (WebError::Internal, En) => {
             ("Something broke inside", "It is not your fault. The server's log says what happened.")
         }

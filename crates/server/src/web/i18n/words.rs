@@ -6,7 +6,9 @@ use codehub_domain::{
 pub use codehub_proxy::appearance::bytes;
 
 use super::Lang;
+use crate::auth::guessing::Counted;
 
+/// A phase in a word.
 pub fn phase(lang: Lang, phase: Phase) -> &'static str {
     use Lang::{En, Ko};
     match (phase, lang) {
@@ -46,6 +48,7 @@ pub fn phase_meaning(lang: Lang, phase: Phase) -> &'static str {
     }
 }
 
+/// An operation while it is under way.
 pub fn operation(lang: Lang, operation: Operation) -> &'static str {
     use Lang::{En, Ko};
     match (operation, lang) {
@@ -96,6 +99,7 @@ pub fn waits_for(lang: Lang, waiting: Waiting) -> &'static str {
     }
 }
 
+/// A desired state as a choice.
 pub fn desired(lang: Lang, desired: Desired) -> &'static str {
     use Lang::{En, Ko};
     match (desired, lang) {
@@ -110,6 +114,7 @@ pub fn desired(lang: Lang, desired: Desired) -> &'static str {
     }
 }
 
+/// A role in a word.
 pub fn role(lang: Lang, role: Role) -> &'static str {
     match (role, lang) {
         (Role::User, Lang::En) => "User",
@@ -218,6 +223,7 @@ pub fn total(lang: Lang, count: Option<u64>) -> String {
     }
 }
 
+/// How often something has failed.
 pub fn failed_times(lang: Lang, count: u32) -> String {
     match lang {
         Lang::En if count == 1 => "failed once".into(),
@@ -258,6 +264,7 @@ pub fn activity(lang: Lang, kind: &str) -> &'static str {
     }
 }
 
+/// What an empty field for a time means.
 pub fn default_ttl(lang: Lang, seconds: u32) -> String {
     match (lang, seconds) {
         (Lang::En, 0) => "Default: never".into(),
@@ -303,6 +310,7 @@ pub fn mode(lang: Lang, mode: ActivityMode) -> &'static str {
     }
 }
 
+/// What choosing nothing means.
 pub fn default_mode(lang: Lang, default: ActivityMode) -> String {
     match lang {
         Lang::En => format!("Default: {}", mode(lang, default)),
@@ -319,6 +327,7 @@ pub fn images(lang: Lang, allowed: &[String]) -> String {
     }
 }
 
+/// The name that a copy of a workspace is offered.
 pub fn copy_of(lang: Lang, name: &str) -> String {
     match lang {
         Lang::En => format!("Copy of {name}"),
@@ -334,10 +343,36 @@ pub fn begins_with(lang: Lang, name: &str) -> String {
     }
 }
 
-pub fn retry_in(lang: Lang, seconds: u64) -> String {
+/// How long to wait before the next password, and what to do instead.
+pub fn retry_in(lang: Lang, counted: Counted, seconds: u64) -> String {
+    let wait = span(lang, seconds);
     match lang {
-        Lang::En => format!("Too many attempts. Try again in {}.", span(lang, seconds)),
-        Lang::Ko => format!("시도 횟수가 너무 많습니다. {} 후에 다시 시도하세요.", span(lang, seconds)),
+        Lang::En => {
+            let instead = match counted {
+                Counted::Here => "Or sign in with a browser that you have signed in with before.",
+                Counted::Device => "Or ask an administrator for a new password.",
+                Counted::Account => {
+                    "Somebody is guessing this account’s password, so new browsers have to wait. Sign in with a browser that you have signed in with before, or ask an administrator for a new password."
+                }
+                Counted::Address => {
+                    "There were many wrong passwords from your network. Browsers that have signed in before do not wait."
+                }
+            };
+            format!("Too many attempts. Try again in {wait}. {instead}")
+        }
+        Lang::Ko => {
+            let instead = match counted {
+                Counted::Here => "또는 전에 로그인한 적이 있는 브라우저에서 로그인하세요.",
+                Counted::Device => "또는 관리자에게 새 비밀번호를 요청하세요.",
+                Counted::Account => {
+                    "누군가 이 계정의 비밀번호를 추측하고 있어 새 브라우저는 기다려야 합니다. 전에 로그인한 적이 있는 브라우저에서 로그인하거나 관리자에게 새 비밀번호를 요청하세요."
+                }
+                Counted::Address => {
+                    "같은 네트워크에서 잘못된 비밀번호가 많이 입력되었습니다. 전에 로그인한 적이 있는 브라우저는 기다리지 않습니다."
+                }
+            };
+            format!("시도 횟수가 너무 많습니다. {wait} 후에 다시 시도하세요. {instead}")
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use codehub_domain::{
     limits::Limits,
     user::Role,
 };
-use codehub_store::ReplicaNote;
+use codehub_store::{ReplicaNote, fake::by};
 
 use super::{OURS, TestApp};
 use crate::{app, auth::first_run, web::assets};
@@ -371,7 +371,14 @@ async fn recovery_offers_to_go_another_way() {
     let store = app.app.store();
     let made = app.workspace(me, "too large").await;
     store
-        .workspace_ask(made.id, Desired::Archived, Limits::NONE, Actor::User(me), &Reason::ArchiveRequested)
+        .workspace_ask(
+            by(),
+            made.id,
+            Desired::Archived,
+            Limits::NONE,
+            Actor::User(me),
+            &Reason::ArchiveRequested,
+        )
         .await
         .unwrap();
     let made = store.workspace_get(made.id).await.unwrap().unwrap();

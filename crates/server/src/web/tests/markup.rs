@@ -5,6 +5,7 @@ use codehub_domain::{
     fields::Violation,
     user::{Role, User},
 };
+use codehub_store::fake::by;
 use maud::Markup;
 
 use super::{
@@ -176,8 +177,8 @@ async fn all_pages(app: &TestApp) -> Vec<(String, String)> {
         .await;
     let token = codehub_domain::TokenId::from_uuid(uuid::Uuid::now_v7());
     let session = codehub_domain::SessionId::from_uuid(uuid::Uuid::now_v7());
-    app.app.store().session_create(session, me, &[8; 32], 60).await.unwrap();
-    app.app.store().token_create(token, session, HOSTILE, &[7; 32], None).await.unwrap().unwrap();
+    app.app.store().session_create(by(), session, me, &[8; 32], 60).await.unwrap();
+    app.app.store().token_create(by(), token, session, HOSTILE, &[7; 32], None).await.unwrap().unwrap();
     app.app.store().setting_put(codehub_coordinator::gc::BRAKE_SETTING, HOSTILE).await.unwrap();
     let (other, _) = app.person("other", Role::User).await;
     let mut pages = vec!["/login?next=/x".to_owned(), "/nothing".into(), "/setup?token=x".into()];

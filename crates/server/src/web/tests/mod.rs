@@ -5,6 +5,8 @@ mod archives;
 mod http;
 mod markup;
 
+use codehub_runtime::archives::record::record;
+use codehub_store::fake::by;
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use ::http::{
@@ -94,9 +96,9 @@ impl TestApp {
     async fn person(&self, name: &str, role: Role) -> (UserId, String) {
         let id = UserId::from_uuid(Uuid::now_v7());
         let hash = self.app.passwords.hash("password1").await.unwrap();
-        self.app.store().user_create(id, name, &hash, role).await.unwrap();
+        self.app.store().user_create(by(), id, name, &hash, role).await.unwrap();
         let user = self.app.store().user_get(id).await.unwrap().unwrap();
-        let session = login::open_session(&self.app, user).await.unwrap();
+        let session = login::open_session(&self.app, by(), user).await.unwrap();
         (id, format!("session={}", session.secret))
     }
 
@@ -115,7 +117,7 @@ impl TestApp {
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
-        match self.app.store().workspace_create(new, Limits::NONE, Actor::User(owner)).await.unwrap() {
+        match self.app.store().workspace_create(by(), new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,
             refused @ (Created::LimitReached(_) | Created::ArchiveGone) => panic!("{refused:?}"),
         }
@@ -139,7 +141,9 @@ impl TestApp {
         let Backends { volumes, archives, .. } = &self.app.backends;
         volumes.create(&volume).await.unwrap();
         fill(&volumes.path(&volume).unwrap());
-        archives.put(&key, &volume, &Progress::new(), &CancellationToken::new()).await.unwrap();
+        let meta = archives.put(&key, &volume, &Progress::new(), &CancellationToken::new()).await.unwrap();
+        let adopted = self.app.store().archive_adopt(by(), None, &record(key, &meta)).await.unwrap();
+        assert_eq!(adopted, codehub_store::Adopted::Adopted);
         volumes.delete(&volume).await.unwrap();
         key
     }

@@ -3,6 +3,7 @@
 //! Everything is ordered and nothing waits, so a run repeats exactly. Each method is one step under one
 //! lock, which is its transaction. Methods check before they change: an error has changed nothing.
 
+mod audit;
 mod holds;
 mod people;
 mod port;
@@ -18,7 +19,7 @@ use std::{
 };
 
 use codehub_domain::{
-    Epoch, SessionId, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Epoch, SessionId, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
     event::{HistoryEntry, Transition},
     gc::Item,
     user::{ApiToken, Session, User},
@@ -92,6 +93,11 @@ impl FakeStore {
         lock(&self.state).workspaces.values().cloned().collect()
     }
 
+    /// Loses what is known of an archive, as if it were from before there were records.
+    pub fn forget_archive(&self, key: ArchiveKey) {
+        lock(&self.state).archives.remove(&key);
+    }
+
     /// A workspace's whole history, oldest first: for oracles.
     pub fn whole_history(&self, id: WorkspaceId) -> Vec<HistoryEntry> {
         lock(&self.state).history.get(&id).cloned().unwrap_or_default()
@@ -138,7 +144,11 @@ struct State {
     sessions: BTreeMap<SessionId, SessionRow>,
     tokens: BTreeMap<TokenId, TokenRow>,
     attempts: BTreeMap<String, AttemptRow>,
+    /// Until when a browser is known to a user.
+    devices: BTreeMap<(UserId, Vec<u8>), Timestamp>,
     settings: BTreeMap<String, String>,
+    audit: Vec<audit::Row>,
+    archives: BTreeMap<ArchiveKey, ArchiveRecord>,
     replicas: BTreeMap<String, ReplicaSeen>,
     sightings: BTreeMap<Item, Timestamp>,
     /// What the collector may delete, and since when.

@@ -4,6 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId, UserId,
+    audit::Act,
     retry::saturating_add,
     user::{ApiToken, Role, Session, User},
 };
@@ -13,8 +14,8 @@ use super::{
     workspaces::{later, page},
 };
 use crate::{
-    Attempts, Change, Page, Result, StoreError, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash,
-    renews_after_micros,
+    Allowance, Attempts, Change, KNOWN_DEVICES, Page, Result, SessionEnd, StoreError, Tried,
+    USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash, renews_after_micros, trail, tries_at,
 };
 
 impl Step<'_> {
@@ -28,6 +29,7 @@ impl Step<'_> {
 
     pub(super) fn user_create(
         &mut self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
@@ -48,11 +50,13 @@ impl Step<'_> {
             deleted: false,
         };
         self.state.users.insert(id, row);
+        self.audit(by, &trail::created(&user));
         Ok(UserChange::Done(user))
     }
 
     pub(super) fn user_create_first(
         &mut self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
@@ -60,7 +64,7 @@ impl Step<'_> {
         if !self.state.users.is_empty() {
             return Ok(None);
         }
-        match self.user_create(id, username, password_hash, Role::Admin)? {
+        match self.user_create(by, id, username, password_hash, Role::Admin)? {
             UserChange::Done(user) => Ok(Some(user)),
             _ => Ok(None),
         }
@@ -90,7 +94,7 @@ impl Step<'_> {
         admins.next() == Some(id) && admins.next().is_none()
     }
 
-    pub(super) fn user_edit(&mut self, id: UserId, edit: UserEdit) -> UserChange {
+    pub(super) fn user_edit(&mut self, by: &Act, id: UserId, edit: UserEdit) -> UserChange {
         let Some(before) = self.user(id).cloned() else {
             return UserChange::NotFound;
         };
@@ -98,8 +102,17 @@ impl Step<'_> {
         if self.is_last_admin(id) && !after.administers() {
             return UserChange::LastAdmin;
         }
+        for entry in trail::edited(by, &before, &after, &edit) {
+            self.audit(by, &entry);
+        }
         if edit.password_hash.is_some() && !edit.keep_tokens {
             self.state.tokens.retain(|_, row| row.token.user != id);
+        }
+        if edit.revokes_devices() {
+            self.devices_revoke(id, edit.keep_device.as_deref());
+        }
+        if edit.password_hash.is_some() {
+            self.state.attempts.remove(&tries_at(id));
         }
         if let Some(row) = self.state.users.get_mut(&id) {
             row.user = after.clone();
@@ -112,7 +125,7 @@ impl Step<'_> {
         UserChange::Done(after)
     }
 
-    pub(super) fn user_delete(&mut self, id: UserId) -> UserChange {
+    pub(super) fn user_delete(&mut self, by: &Act, id: UserId) -> UserChange {
         let Some(user) = self.user(id).cloned() else {
             return UserChange::NotFound;
         };
@@ -130,7 +143,9 @@ impl Step<'_> {
         }
         self.state.sessions.retain(|_, row| row.session.user != id);
         self.state.tokens.retain(|_, row| row.token.user != id);
+        self.devices_revoke(id, None);
         self.tell(Change::Access { user: id });
+        self.audit(by, &trail::deleted(&user));
         UserChange::Done(user)
     }
 
@@ -145,6 +160,7 @@ impl Step<'_> {
 
     pub(super) fn session_create(
         &mut self,
+        by: &Act,
         id: SessionId,
         user: UserId,
         secret_hash: &[u8],
@@ -159,6 +175,10 @@ impl Step<'_> {
         let row =
             SessionRow { session: session.clone(), secret_hash: secret_hash.into(), renewed_at: self.now };
         self.state.sessions.insert(id, row);
+        if let Some(who) = self.user(user).cloned() {
+            let (by, entry) = trail::signed_in(by, &who, id);
+            self.audit(&by, &entry);
+        }
         Ok(session)
     }
 
@@ -178,9 +198,12 @@ impl Step<'_> {
         Some((row.session.clone(), user))
     }
 
-    pub(super) fn session_delete(&mut self, id: SessionId) {
+    pub(super) fn session_delete(&mut self, by: &Act, id: SessionId, why: SessionEnd) {
         if let Some(row) = self.state.sessions.remove(&id) {
             self.tell(Change::Access { user: row.session.user });
+            let who = self.state.users.get(&row.session.user).map(|row| row.user.clone());
+            let (by, entry) = trail::session_ended(by, who.as_ref(), id, why);
+            self.audit(&by, &entry);
         }
     }
 
@@ -192,18 +215,20 @@ impl Step<'_> {
             self.tell(Change::Access { user: *user });
         }
         self.state.attempts.retain(|_, row| row.forget_at > now);
+        self.state.devices.retain(|_, until| *until > now);
         users.len() as u64
     }
 
     pub(super) fn token_create(
         &mut self,
+        by: &Act,
         id: TokenId,
-        by: SessionId,
+        session: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
     ) -> Result<Option<ApiToken>> {
-        let session = self.state.sessions.get(&by).filter(|row| row.session.expires_at > self.now);
+        let session = self.state.sessions.get(&session).filter(|row| row.session.expires_at > self.now);
         let Some(user) = session.and_then(|row| self.enabled(row.session.user)).map(|user| user.id) else {
             return Ok(None);
         };
@@ -219,6 +244,7 @@ impl Step<'_> {
             last_used_at: None,
         };
         self.state.tokens.insert(id, TokenRow { token: token.clone(), secret_hash: secret_hash.into() });
+        self.audit(by, &trail::minted(id, name, token.expires_at));
         Ok(Some(token))
     }
 
@@ -241,13 +267,13 @@ impl Step<'_> {
         rows.map(|row| row.token.clone()).collect()
     }
 
-    pub(super) fn token_delete(&mut self, user: UserId, id: TokenId) -> bool {
-        let theirs = self.state.tokens.get(&id).is_some_and(|row| row.token.user == user);
-        if theirs {
-            self.state.tokens.remove(&id);
-            self.tell(Change::Access { user });
-        }
-        theirs
+    pub(super) fn token_delete(&mut self, by: &Act, user: UserId, id: TokenId) -> bool {
+        let theirs = self.state.tokens.get(&id).filter(|row| row.token.user == user);
+        let Some(name) = theirs.map(|row| row.token.name.clone()) else { return false };
+        self.state.tokens.remove(&id);
+        self.tell(Change::Access { user });
+        self.audit(by, &trail::token_deleted(by, user, id, &name));
+        true
     }
 
     pub(super) fn attempts_get(&self, key: &str) -> Option<Attempts> {
@@ -255,15 +281,65 @@ impl Step<'_> {
         Some(Attempts { failures: row.failures, last_failure: row.last_failure })
     }
 
-    pub(super) fn attempts_fail(&mut self, key: &str, forget_after_seconds: u32) -> Attempts {
-        let now = self.now;
-        let counts =
-            |row: &AttemptRow| row.forget_at > now && later(row.last_failure, forget_after_seconds) > now;
-        let before = self.state.attempts.get(key).filter(|row| counts(row)).map_or(0, |row| row.failures);
-        let failures = before.saturating_add(1);
-        let row = AttemptRow { failures, last_failure: now, forget_at: later(now, forget_after_seconds) };
-        self.state.attempts.insert(key.into(), row);
-        Attempts { failures, last_failure: now }
+    pub(super) fn attempts_check(&self, allowances: &[Allowance]) -> Tried {
+        let wait = |allowance: &Allowance| allowance.retry_after(self.attempts_get(&allowance.key), self.now);
+        Tried::of(allowances.iter().map(wait).enumerate())
+    }
+
+    pub(super) fn attempts_count(&mut self, allowances: &[Allowance]) -> Tried {
+        let tried = self.attempts_check(allowances);
+        if tried == Tried::Counted {
+            for Allowance { key, forget_after_seconds, .. } in allowances {
+                let before = self.attempts_get(key).map_or(0, |counted| counted.failures);
+                let row = AttemptRow {
+                    failures: before.saturating_add(1),
+                    last_failure: self.now,
+                    forget_at: later(self.now, *forget_after_seconds),
+                };
+                self.state.attempts.insert(key.clone(), row);
+            }
+        }
+        tried
+    }
+
+    pub(super) fn attempts_take_back(&mut self, key: &str, tries: u32) {
+        match self.state.attempts.get_mut(key) {
+            Some(row) if row.failures > tries => row.failures -= tries,
+            Some(_) => drop(self.state.attempts.remove(key)),
+            None => {}
+        }
+    }
+
+    pub(super) fn device_note(
+        &mut self,
+        user: UserId,
+        secret_hash: &[u8],
+        instead_of: Option<&[u8]>,
+        lifetime_seconds: u32,
+    ) -> Result<()> {
+        self.existing(user)?;
+        if let Some(before) = instead_of {
+            self.state.devices.remove(&(user, before.to_vec()));
+        }
+        let until = later(self.now, lifetime_seconds);
+        self.state.devices.insert((user, secret_hash.into()), until);
+        let of_user =
+            self.state.devices.iter().filter(|((owner, hash), _)| *owner == user && hash != secret_hash);
+        let mut others: Vec<_> =
+            of_user.map(|(key, until)| (std::cmp::Reverse(*until), key.clone())).collect();
+        others.sort();
+        for (_, key) in others.into_iter().skip(KNOWN_DEVICES as usize - 1) {
+            self.state.devices.remove(&key);
+        }
+        Ok(())
+    }
+
+    pub(super) fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> bool {
+        self.state.devices.get(&(user, secret_hash.to_vec())).is_some_and(|until| *until > self.now)
+    }
+
+    fn devices_revoke(&mut self, user: UserId, keep: Option<&[u8]>) {
+        self.state.devices.retain(|(owner, hash), _| *owner != user || Some(hash.as_slice()) == keep);
     }
 }
 

@@ -7,8 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId,
+    Workspace, WorkspaceId,
     activity::Hold,
+    audit::{Act, AuditAction, AuditEntry, AuditEvent, AuditObject},
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
@@ -19,10 +21,11 @@ use codehub_domain::{
 
 use super::FakeStore;
 use crate::{
-    Ask, Asked, Attempts, BackendPart, CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit,
-    Expired, Garbage, GcClaim, Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page,
-    People, REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, ReplicaNote, ReplicaSeen, Result,
-    Saved, Settings, Store, UserChange, UserEdit, UserWithHash, Workspaces,
+    Adopted, Allowance, ArchiveRecords, Ask, Asked, Attempts, Audit, AuditFilter, BackendPart,
+    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit, Expired, Garbage, GcClaim, Holds,
+    LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, REPLICA_FORGOTTEN_AFTER,
+    Reading, Reconciling, Recovered, ReplicaNote, ReplicaSeen, Result, Saved, SessionEnd, Settings, Store,
+    Tried, UserChange, UserEdit, UserWithHash, Workspaces,
 };
 
 #[async_trait]
@@ -94,8 +97,14 @@ impl Leadership for FakeStore {
 
 #[async_trait]
 impl Workspaces for FakeStore {
-    async fn workspace_create(&self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
-        self.run("workspace_create", |step| step.create(new, limits, actor))
+    async fn workspace_create(
+        &self,
+        by: &Act,
+        new: NewWorkspace,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Created> {
+        self.run("workspace_create", |step| step.create(by, new, limits, actor))
     }
 
     async fn workspace_get(&self, id: WorkspaceId) -> Result<Option<Workspace>> {
@@ -113,23 +122,24 @@ impl Workspaces for FakeStore {
         self.run("workspace_list", |step| Ok(step.list(filter)))
     }
 
-    async fn workspace_edit(&self, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
-        self.run("workspace_edit", |step| Ok(step.edit(id, edit)))
+    async fn workspace_edit(&self, by: &Act, id: WorkspaceId, edit: Edit) -> Result<Option<Workspace>> {
+        self.run("workspace_edit", |step| Ok(step.edit(by, id, edit)))
     }
 
-    async fn workspace_edit_and_ask(&self, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
-        self.run("workspace_ask", |step| Ok(step.ask(id, ask)))
+    async fn workspace_edit_and_ask(&self, by: &Act, id: WorkspaceId, ask: Ask<'_>) -> Result<Asked> {
+        self.run("workspace_ask", |step| Ok(step.ask(by, id, ask)))
     }
 
     async fn workspace_recover(
         &self,
+        by: &Act,
         id: WorkspaceId,
         recovery: Recovery,
         desired: Option<Desired>,
         limits: Limits,
         actor: Actor,
     ) -> Result<Recovered> {
-        self.run("workspace_recover", |step| Ok(step.recover(id, recovery, desired, limits, actor)))
+        self.run("workspace_recover", |step| Ok(step.recover(by, id, recovery, desired, limits, actor)))
     }
 
     async fn workspace_history(
@@ -171,14 +181,15 @@ impl Reconciling for FakeStore {
         self.run("workspaces_due", |step| Ok(step.due(due)))
     }
 
-    async fn workspace_save(
+    async fn workspace_save_archived(
         &self,
         epoch: Epoch,
         read: &Workspace,
         next: &Status,
         history: &[Transition],
+        archive: Option<&ArchiveRecord>,
     ) -> Result<Saved> {
-        self.run("workspace_save", |step| step.save(epoch, read, next, history))
+        self.run("workspace_save", |step| step.save(epoch, read, next, history, archive))
     }
 
     async fn workspaces_observed(&self, epoch: Epoch, ids: &[WorkspaceId]) -> Result<bool> {
@@ -235,21 +246,23 @@ impl Garbage for FakeStore {
 impl People for FakeStore {
     async fn user_create(
         &self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
         role: Role,
     ) -> Result<UserChange> {
-        self.run("user_create", |step| step.user_create(id, username, password_hash, role))
+        self.run("user_create", |step| step.user_create(by, id, username, password_hash, role))
     }
 
     async fn user_create_first(
         &self,
+        by: &Act,
         id: UserId,
         username: &str,
         password_hash: &str,
     ) -> Result<Option<User>> {
-        self.run("user_create_first", |step| step.user_create_first(id, username, password_hash))
+        self.run("user_create_first", |step| step.user_create_first(by, id, username, password_hash))
     }
 
     async fn user_get(&self, id: UserId) -> Result<Option<User>> {
@@ -268,12 +281,12 @@ impl People for FakeStore {
         self.run("user_list", |step| Ok(step.user_list(after, limit)))
     }
 
-    async fn user_edit(&self, id: UserId, edit: UserEdit) -> Result<UserChange> {
-        self.run("user_edit", |step| Ok(step.user_edit(id, edit)))
+    async fn user_edit(&self, by: &Act, id: UserId, edit: UserEdit) -> Result<UserChange> {
+        self.run("user_edit", |step| Ok(step.user_edit(by, id, edit)))
     }
 
-    async fn user_delete(&self, id: UserId) -> Result<UserChange> {
-        self.run("user_delete", |step| Ok(step.user_delete(id)))
+    async fn user_delete(&self, by: &Act, id: UserId) -> Result<UserChange> {
+        self.run("user_delete", |step| Ok(step.user_delete(by, id)))
     }
 
     async fn user_count(&self) -> Result<u64> {
@@ -285,12 +298,13 @@ impl People for FakeStore {
 impl Credentials for FakeStore {
     async fn session_create(
         &self,
+        by: &Act,
         id: SessionId,
         user: UserId,
         secret_hash: &[u8],
         lifetime_seconds: u32,
     ) -> Result<Session> {
-        self.run("session_create", |step| step.session_create(id, user, secret_hash, lifetime_seconds))
+        self.run("session_create", |step| step.session_create(by, id, user, secret_hash, lifetime_seconds))
     }
 
     async fn session_use(
@@ -301,9 +315,9 @@ impl Credentials for FakeStore {
         self.run("session_use", |step| Ok(step.session_use(secret_hash, lifetime_seconds)))
     }
 
-    async fn session_delete(&self, id: SessionId) -> Result<()> {
+    async fn session_delete(&self, by: &Act, id: SessionId, why: SessionEnd) -> Result<()> {
         self.run("session_delete", |step| {
-            step.session_delete(id);
+            step.session_delete(by, id, why);
             Ok(())
         })
     }
@@ -314,13 +328,16 @@ impl Credentials for FakeStore {
 
     async fn token_create(
         &self,
+        by: &Act,
         id: TokenId,
-        by: SessionId,
+        session: SessionId,
         name: &str,
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
     ) -> Result<Option<ApiToken>> {
-        self.run("token_create", |step| step.token_create(id, by, name, secret_hash, expires_in_seconds))
+        self.run("token_create", |step| {
+            step.token_create(by, id, session, name, secret_hash, expires_in_seconds)
+        })
     }
 
     async fn token_use(&self, secret_hash: &[u8]) -> Result<Option<(ApiToken, User)>> {
@@ -331,16 +348,41 @@ impl Credentials for FakeStore {
         self.run("token_list", |step| Ok(step.token_list(user)))
     }
 
-    async fn token_delete(&self, user: UserId, id: TokenId) -> Result<bool> {
-        self.run("token_delete", |step| Ok(step.token_delete(user, id)))
+    async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool> {
+        self.run("token_delete", |step| Ok(step.token_delete(by, user, id)))
     }
 
     async fn attempts_get(&self, key: &str) -> Result<Option<Attempts>> {
         self.run("attempts_get", |step| Ok(step.attempts_get(key)))
     }
 
-    async fn attempts_fail(&self, key: &str, forget_after_seconds: u32) -> Result<Attempts> {
-        self.run("attempts_fail", |step| Ok(step.attempts_fail(key, forget_after_seconds)))
+    async fn device_note(
+        &self,
+        user: UserId,
+        secret_hash: &[u8],
+        instead_of: Option<&[u8]>,
+        lifetime_seconds: u32,
+    ) -> Result<()> {
+        self.run("device_note", |step| step.device_note(user, secret_hash, instead_of, lifetime_seconds))
+    }
+
+    async fn device_is_known(&self, user: UserId, secret_hash: &[u8]) -> Result<bool> {
+        self.run("device_is_known", |step| Ok(step.device_is_known(user, secret_hash)))
+    }
+
+    async fn attempts_check(&self, allowances: &[Allowance]) -> Result<Tried> {
+        self.run("attempts_check", |step| Ok(step.attempts_check(allowances)))
+    }
+
+    async fn attempts_count(&self, allowances: &[Allowance]) -> Result<Tried> {
+        self.run("attempts_count", |step| Ok(step.attempts_count(allowances)))
+    }
+
+    async fn attempts_take_back(&self, key: &str, tries: u32) -> Result<()> {
+        self.run("attempts_take_back", |step| {
+            step.attempts_take_back(key, tries);
+            Ok(())
+        })
     }
 
     async fn attempts_clear(&self, key: &str) -> Result<()> {
@@ -398,6 +440,52 @@ impl Settings for FakeStore {
                 }
             }
             Ok(renamed)
+        })
+    }
+}
+
+#[async_trait]
+impl Audit for FakeStore {
+    async fn audit_write(&self, by: &Act, entry: &AuditEntry) -> Result<()> {
+        self.run("audit_write", |step| {
+            step.audit(by, entry);
+            Ok(())
+        })
+    }
+
+    async fn audit_list(&self, filter: &AuditFilter) -> Result<Page<AuditEvent>> {
+        self.run("audit_list", |step| Ok(step.audit_list(filter)))
+    }
+}
+
+#[async_trait]
+impl ArchiveRecords for FakeStore {
+    async fn archive_record(&self, key: ArchiveKey) -> Result<Option<ArchiveRecord>> {
+        self.run("archive_record", |step| Ok(step.state.archives.get(&key).cloned()))
+    }
+
+    async fn archive_keys(&self) -> Result<Vec<ArchiveKey>> {
+        self.run("archive_keys", |step| Ok(step.state.archives.keys().copied().collect()))
+    }
+
+    async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
+        self.run("archive_adopt", |step| {
+            if epoch.is_some_and(|epoch| !step.leads(epoch)) {
+                return Ok(Adopted::Fenced);
+            }
+            if !step.state.workspaces.contains_key(&record.key.workspace) {
+                return Ok(Adopted::NoWorkspace);
+            }
+            if step.state.claims.contains_key(&Item::Archive(record.key)) {
+                return Ok(Adopted::BeingDeleted);
+            }
+            if let Some(known) = step.state.archives.get(&record.key) {
+                return Ok(Adopted::Known(known.clone()));
+            }
+            step.state.archives.insert(record.key, record.clone());
+            let entry = AuditEntry::ok(AuditAction::ArchiveAdopted, AuditObject::archive(record.key));
+            step.audit(by, &entry.changing("", &format!("sha256 {}", record.sha256)));
+            Ok(Adopted::Adopted)
         })
     }
 }

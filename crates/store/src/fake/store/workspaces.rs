@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
-    Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    audit::Act,
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
     gc::{self, GcRow, Item},
@@ -17,11 +18,17 @@ use codehub_domain::{
 use super::Step;
 use crate::{
     Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, StoreError, belongs_to, is_active,
+    Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
 };
 
 impl Step<'_> {
-    pub(super) fn create(&mut self, new: NewWorkspace, limits: Limits, actor: Actor) -> Result<Created> {
+    pub(super) fn create(
+        &mut self,
+        by: &Act,
+        new: NewWorkspace,
+        limits: Limits,
+        actor: Actor,
+    ) -> Result<Created> {
         self.existing(new.owner)?;
         if new.desired == Desired::Deleted || self.state.workspaces.contains_key(&new.id) {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
@@ -40,6 +47,7 @@ impl Step<'_> {
         let taken = siblings.map(|other| other.slug.clone()).collect();
         workspace.slug = slug::free(&slug::suggested_by(&workspace.name), &taken);
         self.append(workspace.id, &[intent::created_entry(from_archive, actor)]);
+        self.audit(by, &trail::workspace_created(&workspace, from_archive));
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
         self.state.workspaces.insert(workspace.id, workspace.clone());
@@ -88,15 +96,17 @@ impl Step<'_> {
         page
     }
 
-    pub(super) fn edit(&mut self, id: WorkspaceId, edit: Edit) -> Option<Workspace> {
+    pub(super) fn edit(&mut self, by: &Act, id: WorkspaceId, edit: Edit) -> Option<Workspace> {
         let found = self.state.workspaces.get_mut(&id).filter(|found| found.deleted_at.is_none())?;
         let Some(after) = intent::edited(found, edit, self.now) else { return Some(found.clone()) };
+        let entry = trail::workspace_edited(found, &after);
         *found = after.clone();
+        self.audit(by, &entry);
         self.tell(Change::Updated { workspace: id, owner: after.owner });
         Some(after)
     }
 
-    pub(super) fn ask(&mut self, id: WorkspaceId, ask: Ask<'_>) -> Asked {
+    pub(super) fn ask(&mut self, by: &Act, id: WorkspaceId, ask: Ask<'_>) -> Asked {
         let Ask { desired: wanted, edit, limits, actor, reason } = ask;
         let Some(before) = self.state.workspaces.get(&id).cloned() else {
             return Asked::NotFound;
@@ -113,6 +123,9 @@ impl Step<'_> {
         }
         let after = intent::granted(&before, edit, wanted, self.now);
         self.state.workspaces.insert(id, after.clone());
+        for entry in trail::asked(&before, &after, wanted, answer == Answer::Change, reason) {
+            self.audit(by, &entry);
+        }
         if after.revision != before.revision {
             self.tell(match after.deleted_at {
                 Some(_) => Change::Deleted { workspace: id, owner: after.owner },
@@ -129,6 +142,7 @@ impl Step<'_> {
 
     pub(super) fn recover(
         &mut self,
+        by: &Act,
         id: WorkspaceId,
         wanted: Recovery,
         desired: Option<Desired>,
@@ -171,8 +185,9 @@ impl Step<'_> {
         self.tell(Change::Wake);
         self.state.workspaces.insert(id, workspace.clone());
         if let Some(desired) = desired {
-            self.ask(id, Ask::with_recovery(desired, limits, actor));
+            self.ask(by, id, Ask::with_recovery(desired, limits, actor));
         }
+        self.audit(by, &trail::recovered(&workspace, wanted));
         Recovered::Recovered(Box::new(self.state.workspaces.get(&id).cloned().unwrap_or(workspace)))
     }
 
@@ -220,6 +235,7 @@ impl Step<'_> {
         read: &Workspace,
         next: &Status,
         transitions: &[Transition],
+        archive: Option<&ArchiveRecord>,
     ) -> Result<Saved> {
         if !self.leads(epoch) {
             return Ok(Saved::Fenced);
@@ -232,6 +248,9 @@ impl Step<'_> {
         }
         if next.phase == Phase::Error && next.operation != Operation::None {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
+        }
+        if let Some(archive) = archive {
+            self.state.archives.insert(archive.key, archive.clone());
         }
         let shown = found.deleted_at.is_none() && shown_change(&found.status, next);
         let owner = found.owner;
@@ -324,6 +343,9 @@ impl Step<'_> {
         }
         if self.gc_rows().iter().any(|row| gc::refers(row, item)) {
             return GcClaim::InUse;
+        }
+        if let Item::Archive(key) = item {
+            self.state.archives.remove(&key);
         }
         self.state.claims.insert(item, self.now);
         GcClaim::Claimed

@@ -1,6 +1,7 @@
 //! A TTL that runs out against somebody who comes back, ten thousand times: the person always wins, and
 //! no wake is overwritten.
 
+use crate::fake::by;
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
@@ -83,7 +84,14 @@ async fn one(
         let_time_pass(Duration::from_millis(wait_user)).await;
         if starts {
             let asked = store
-                .workspace_ask(id, Desired::Running, Limits::NONE, Actor::Operator, &Reason::StartRequested)
+                .workspace_ask(
+                    by(),
+                    id,
+                    Desired::Running,
+                    Limits::NONE,
+                    Actor::Operator,
+                    &Reason::StartRequested,
+                )
                 .await
                 .unwrap();
             match asked {

@@ -6,7 +6,7 @@ use codehub_domain::{Desired, Phase};
 
 use super::{Database, server::with_workspace};
 use crate::{
-    Leadership as _, Reconciling as _, Renewed, Saved,
+    Leadership as _, Renewed, Saved, Store as _,
     sql::{SqlStore as _, SqlWrite as _},
 };
 use codehub_testing::poll_every;

@@ -1,6 +1,7 @@
 //! Ten thousand idle workspaces must cost next to nothing: the frequent questions are answered by
 //! indexes.
 
+use crate::fake::by;
 use std::time::{Duration, Instant};
 
 use codehub_domain::{UserId, ttl::TtlPolicy};
@@ -18,7 +19,7 @@ const ROWS: i64 = 10_000;
 /// Mostly archived, some on standby, a few running, a handful active.
 async fn crowded(store: &PostgresStore) {
     let owner = UserId::from_uuid(Uuid::now_v7());
-    store.user_create(owner, "u", "", codehub_domain::user::Role::User).await.unwrap();
+    store.user_create(by(), owner, "u", "", codehub_domain::user::Role::User).await.unwrap();
     sqlx::query(
         "INSERT INTO workspaces (id, owner_user_id, name, name_key, description, memo, image_ref,
              home_store_key, archive_ttl_seconds, desired_state, desired_changed_at, last_access_at,

@@ -1,5 +1,6 @@
 //! The server: what is said when something is wrong with it, and what survives its absence.
 
+use crate::fake::by;
 use codehub_domain::{
     Desired,
     event::{Actor, Reason},
@@ -17,10 +18,10 @@ use crate::{
 
 pub(super) async fn with_workspace(store: &PostgresStore, desired: Desired) -> codehub_domain::Workspace {
     let user = user_id();
-    let made = store.user_create(user, &format!("user {user}"), "hash", Role::User).await.unwrap();
+    let made = store.user_create(by(), user, &format!("user {user}"), "hash", Role::User).await.unwrap();
     assert!(matches!(made, UserChange::Done(_)));
     let new = new_workspace(user, "work", desired);
-    match store.workspace_create(new, Limits::NONE, Actor::Operator).await.unwrap() {
+    match store.workspace_create(by(), new, Limits::NONE, Actor::Operator).await.unwrap() {
         Created::Created(workspace) => *workspace,
         other => panic!("{other:?}"),
     }
@@ -94,8 +95,9 @@ async fn ids_are_told_and_only_of_what_somebody_waits_for() {
     assert!(store.access_sync(epoch, &[(made.id, later)]).await.unwrap());
     assert!(store.workspaces_observed(epoch, &[made.id]).await.unwrap());
     let edit = Edit { memo: Some("m".repeat(64 * 1024)), ..Edit::default() };
-    assert_eq!(store.workspace_edit(made.id, edit).await.unwrap().unwrap().memo.len(), 64 * 1024);
+    assert_eq!(store.workspace_edit(by(), made.id, edit).await.unwrap().unwrap().memo.len(), 64 * 1024);
     let desired = store.workspace_ask(
+        by(),
         made.id,
         Desired::Running,
         Limits::NONE,
@@ -104,6 +106,7 @@ async fn ids_are_told_and_only_of_what_somebody_waits_for() {
     );
     assert!(matches!(desired.await.unwrap(), Asked::Changed(_)));
     let desired = store.workspace_ask(
+        by(),
         made.id,
         Desired::Deleted,
         Limits::NONE,
@@ -149,7 +152,7 @@ async fn after_a_lost_connection_everything_is_read_again() {
         .expect("told within three seconds");
     // And it listens again.
     let edit = Edit { memo: Some("new".into()), ..Edit::default() };
-    other.workspace_edit(made.id, edit).await.unwrap();
+    other.workspace_edit(by(), made.id, edit).await.unwrap();
     let updated = Change::Updated { workspace: made.id, owner: made.owner };
     tokio::time::timeout(deadline, async { while changes.recv().await.unwrap() != updated {} })
         .await

@@ -1,5 +1,6 @@
 //! A database of the version before becomes one of this version, with a process of that version beside it.
 
+use crate::fake::by;
 use codehub_domain::{Desired, user::Role};
 use sqlx::{Connection, PgConnection, migrate::Migrate};
 
@@ -71,5 +72,5 @@ async fn nothing_is_lost_and_an_older_version_goes_on() {
     let store = database.open().await;
     let read = store.workspaces_due(Due::Full { also_oldest: 9 }).await.unwrap().workspaces;
     assert!(read.iter().all(|found| !found.slug.is_empty()));
-    store.user_create(user_id(), "Bob", "hash", Role::User).await.unwrap();
+    store.user_create(by(), user_id(), "Bob", "hash", Role::User).await.unwrap();
 }

@@ -1,13 +1,14 @@
 //! The file: who may read it, what survives, and what is said when something is wrong with it.
 
+use crate::fake::by;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use codehub_domain::{Desired, event::Actor, limits::Limits};
 
 use super::SqliteStore;
 use crate::{
-    Change, Created, Credentials as _, Edit, Leadership as _, People as _, Settings as _, Store, StoreError,
-    UserChange, Workspaces as _,
+    Allowance, Change, Created, Credentials as _, Edit, Leadership as _, People as _, Settings as _, Store,
+    StoreError, UserChange, Workspaces as _,
     contract::{new_workspace, user_id},
     sql::SqlStore as _,
 };
@@ -16,10 +17,10 @@ use codehub_testing::let_time_pass;
 pub(super) async fn with_workspace(store: &SqliteStore) -> codehub_domain::Workspace {
     let user = user_id();
     let role = codehub_domain::user::Role::User;
-    let made = store.user_create(user, &format!("user {user}"), "hash", role).await.unwrap();
+    let made = store.user_create(by(), user, &format!("user {user}"), "hash", role).await.unwrap();
     assert!(matches!(made, UserChange::Done(_)));
     let new = new_workspace(user, "work", Desired::Running);
-    match store.workspace_create(new, Limits::NONE, Actor::Operator).await.unwrap() {
+    match store.workspace_create(by(), new, Limits::NONE, Actor::Operator).await.unwrap() {
         Created::Created(workspace) => *workspace,
         other => panic!("{other:?}"),
     }
@@ -155,12 +156,12 @@ async fn a_full_disk_is_said_and_survived() {
     sqlx::query("PRAGMA max_page_count = 1").execute(&store.writer).await.unwrap();
     let mut changes = store.changes();
     let edit = Edit { memo: Some("x".repeat(100_000)), ..Edit::default() };
-    let error = store.workspace_edit(made.id, edit.clone()).await.unwrap_err();
+    let error = store.workspace_edit(by(), made.id, edit.clone()).await.unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error}");
     assert_eq!(store.workspace_get(made.id).await.unwrap().as_ref(), Some(&made));
     assert!(changes.try_recv().is_err(), "nothing happened");
     // There is room again (the limit went with its connection), and the store goes on.
-    assert_eq!(store.workspace_edit(made.id, edit).await.unwrap().unwrap().revision, made.revision + 1);
+    assert_eq!(store.workspace_edit(by(), made.id, edit).await.unwrap().unwrap().revision, made.revision + 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,10 +169,17 @@ async fn another_process_may_write_too() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("codehub.db");
     let (one, two) = (SqliteStore::open(&path).await.unwrap(), SqliteStore::open(&path).await.unwrap());
+    let shared = || Allowance {
+        key: "shared".into(),
+        free: 1000,
+        first_wait_seconds: 1,
+        longest_wait_seconds: 1,
+        forget_after_seconds: 600,
+    };
     let count = |store: SqliteStore| {
         tokio::spawn(async move {
             for _ in 0..50 {
-                store.attempts_fail("shared", 600).await.unwrap();
+                store.attempts_count(&[shared()]).await.unwrap();
             }
             store
         })
@@ -192,7 +200,7 @@ async fn a_caller_that_goes_away_leaves_no_silent_commit() {
         let asking = store.clone();
         let edit = Edit { memo: Some(n.to_string()), ..Edit::default() };
         let id = made.id;
-        let call = tokio::spawn(async move { asking.workspace_edit(id, edit).await });
+        let call = tokio::spawn(async move { asking.workspace_edit(by(), id, edit).await });
         let_time_pass(std::time::Duration::from_micros(u64::from(n) * 10)).await;
         call.abort();
         let _ = call.await;

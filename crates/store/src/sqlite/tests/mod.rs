@@ -2,6 +2,7 @@
 
 mod file;
 mod plans;
+mod rolled_back;
 mod rules;
 mod upgrade;
 
@@ -22,6 +23,7 @@ const TIMES: &[&str] = &[
          renewed_at = renewed_at - ?1",
     "UPDATE api_tokens SET created_at = created_at - ?1, expires_at = expires_at - ?1,
          last_used_at = last_used_at - ?1",
+    "UPDATE devices SET created_at = created_at - ?1, expires_at = expires_at - ?1",
     "UPDATE login_attempts SET last_failure_at = last_failure_at - ?1, forget_at = forget_at - ?1",
     "UPDATE workspaces SET desired_changed_at = desired_changed_at - ?1, deleted_at = deleted_at - ?1,
          last_access_at = last_access_at - ?1, observed_at = observed_at - ?1,
@@ -30,6 +32,8 @@ const TIMES: &[&str] = &[
          updated_at = updated_at - ?1, held_until = held_until - ?1",
     "UPDATE workspace_holds SET created_at = created_at - ?1, until = until - ?1",
     "UPDATE workspace_events SET at = at - ?1",
+    "UPDATE audit_events SET at = at - ?1",
+    "UPDATE archives SET recorded_at = recorded_at - ?1",
     "UPDATE gc_sightings SET first_seen = first_seen - ?1",
     "UPDATE replicas SET seen_at = seen_at - ?1, started_at = started_at - ?1,
          flushed_at = flushed_at - ?1",

@@ -1,0 +1,11 @@
+-- Browsers that somebody has signed in with: guesses from elsewhere do not make them wait. Only the hash of the cookie
+-- is here; one cookie may be known for several users.
+CREATE TABLE devices (
+    secret_hash BLOB    NOT NULL,
+    user_id     TEXT    NOT NULL REFERENCES users (id),
+    created_at  INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    PRIMARY KEY (user_id, secret_hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX devices_end ON devices (expires_at);
