@@ -190,7 +190,7 @@ def test_search_options_and_typing_on(server, tab):
     page.get_by_test_id("search-word").click()
     page.get_by_test_id("search-regex").click()
     field.fill(r"total\(\d")
-    expect(status).to_have_text("1 lines in 1 files.")
+    expect(status).to_have_text("1 line in 1 file.")
     field.fill("total(")
     expect(status).to_contain_text("regular expression")
     page.get_by_test_id("search-regex").click()

@@ -258,6 +258,8 @@ export class Document {
 
   #accept(text, version) {
     if (text.length > LARGE && text.split("\n", MOST_LINES + 1).length > MOST_LINES) {
+      this.surface = null;
+      this.#setDirty(false);
       return this.#showBytes("text", t("tooManyLines"));
     }
     this.version = version;

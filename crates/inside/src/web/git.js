@@ -6,11 +6,18 @@ import { memory } from "./dom.js";
 
 /// Things that change together are asked about once, in ms.
 const SETTLE = 300;
+/// While a program changes files all the time, git is asked this seldom, and never more than a fifth of the time.
+const AT_MOST_EVERY = 1500;
+/// Looking for repositories walks folders.
+const LOOK_AT_MOST_EVERY = 15000;
 
 export class Git {
   #timer = 0;
   #asking = null;
   #again = false;
+  #next = 0;
+  #running = false;
+  #missed = false;
   #files = new Map();
   #folders = new Set();
   #bases = new Map();
@@ -53,8 +60,20 @@ export class Git {
 
   /// Something may have changed.
   refresh() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => (this.repository === null ? this.look() : this.#ask()), SETTLE);
+    if (this.#running) this.#missed = true;
+    else if (!this.#timer) this.#timer = setTimeout(() => this.#run(), Math.max(SETTLE, this.#next - Date.now()));
+  }
+
+  async #run() {
+    this.#timer = 0;
+    this.#running = true;
+    const [began, looks] = [Date.now(), this.repository === null];
+    await (looks ? this.look() : this.#ask());
+    this.#next = Date.now() + Math.max(looks ? LOOK_AT_MOST_EVERY : AT_MOST_EVERY, 4 * (Date.now() - began));
+    this.#running = false;
+    const missed = this.#missed;
+    this.#missed = false;
+    if (missed) this.refresh();
   }
 
   async #ask() {

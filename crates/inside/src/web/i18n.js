@@ -40,7 +40,7 @@ const WORDS = {
   removeCount: ["Delete {count} items", "{count}개 삭제"],
   deleteTitleCount: ["Delete {count} items?", "{count}개 항목을 삭제할까요?"],
   deleteMany: ["{names}: deleted for good, folders with everything in them.", "{names}: 폴더는 그 안의 내용까지 완전히 삭제되며 되돌릴 수 없습니다."],
-  fileCount: ["{count} files", "파일 {count}개"],
+  fileCount: ["{count} {count|file|files}", "파일 {count}개"],
   search: ["Search", "검색"],
   git: ["Git", "Git"],
   sideViews: ["Side panel", "사이드 패널"],
@@ -50,10 +50,10 @@ const WORDS = {
   searchExclude: ["Not files like: *.log", "제외할 파일: *.log"],
   searchIgnored: ["Include ignored and hidden folders", "무시된 파일과 숨은 폴더 포함"],
   searching: ["Searching…", "검색 중…"],
-  searchFound: ["{lines} lines in {files} files.", "파일 {files}개에서 {lines}줄."],
+  searchFound: ["{lines} {lines|line|lines} in {files} {files|file|files}.", "파일 {files}개에서 {lines}줄."],
   searchStoppedLines: ["There are more; narrow the search.", "결과가 더 있습니다. 검색 범위를 좁혀 주세요."],
   searchStoppedTime: ["Stopped after 20 seconds.", "20초 후 중단되었습니다."],
-  searchLarge: ["{count} files over 16 MiB were skipped.", "16 MiB보다 큰 파일 {count}개는 건너뛰었습니다."],
+  searchLarge: ["{count} {count|file|files} over 16 MiB skipped.", "16 MiB보다 큰 파일 {count}개는 건너뛰었습니다."],
   searchMore: ["More matches in this file", "이 파일에 결과가 더 있습니다"],
   results: ["Results", "결과"],
   findWord: ["Whole word", "단어 단위"],
@@ -65,11 +65,11 @@ const WORDS = {
   toggleReplace: ["Show or hide replace", "바꾸기 보이기/숨기기"],
   replaceInFile: ["Replace in {name}", "{name}에서 바꾸기"],
   replaceInLine: ["Replace in line {line}", "{line}행에서 바꾸기"],
-  replaceLines: ["Replace in {count} lines", "{count}줄 바꾸기"],
+  replaceLines: ["Replace in {count} {count|line|lines}", "{count}줄 바꾸기"],
   replaceTitle: ["Replace in files?", "파일에서 바꿀까요?"],
-  replaceText: ["{lines} lines in {files} files will change on disk.", "파일 {files}개에서 {lines}줄이 바뀝니다."],
+  replaceText: ["{lines} {lines|line|lines} in {files} {files|file|files} will change on disk.", "파일 {files}개에서 {lines}줄이 바뀝니다."],
   replaceUnsaved: ["It has unsaved changes. Save it first.", "저장되지 않은 변경 내용이 있습니다. 먼저 저장하세요."],
-  replacedIn: ["Replaced {lines} lines in {files} files", "파일 {files}개에서 {lines}줄을 바꿨습니다"],
+  replacedIn: ["Replaced {lines} {lines|line|lines} in {files} {files|file|files}", "파일 {files}개에서 {lines}줄을 바꿨습니다"],
   replaceFailed: ["These files were not changed:", "바꾸지 못한 파일:"],
   paletteButton: ["Commands (F1)", "명령 (F1)"],
   paletteLabel: ["Go to file, command or line", "파일, 명령, 행으로 이동"],
@@ -301,7 +301,11 @@ const column = language === "ko" ? 1 : 0;
 
 export function t(key, values = {}) {
   const words = WORDS[key]?.[column] ?? key;
-  return words.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+  // {count|file|files} is the first word for one and the second for any other number.
+  return words.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, name, one, many) => {
+    if (one === undefined) return values[name] ?? whole;
+    return values[name] === 1 ? one : many;
+  });
 }
 
 /// The server's sentence, or ours in Korean where there is one.
