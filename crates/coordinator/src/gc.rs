@@ -9,7 +9,10 @@ use codehub_domain::{
     Epoch, VolumeKey,
     gc::{self, GcPlan, Item},
 };
-use codehub_runtime::volumes::Scope;
+use codehub_runtime::{
+    Among,
+    volumes::{ListedVolume, Scope},
+};
 use codehub_store::GcClaim;
 
 use super::{Context, Ended, adopt};
@@ -43,7 +46,8 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     let store = &backends.store;
     let archives = backends.archives.list().await?;
     let volumes = backends.volumes.list(Scope::All).await?;
-    let in_use = backends.instances.list().await?.into_iter().map(|listed| listed.workspace).collect();
+    let in_use =
+        backends.instances.list(Among::All(&[])).await?.into_iter().map(|listed| listed.workspace).collect();
     // References are read after the listings: what was listed had its reference by then.
     let rows = store.gc_rows().await?;
     let seen_before = store.gc_sightings().await?;
@@ -51,7 +55,11 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
 
     let volume_of: BTreeMap<Item, VolumeKey> = volumes
         .into_iter()
-        .map(|key| (Item::Volume { workspace: key.workspace, generation: key.generation }, key))
+        // A person put something else in its place, and decides what becomes of it.
+        .filter(|listed| listed.trouble.is_none())
+        .map(|ListedVolume { key, .. }| {
+            (Item::Volume { workspace: key.workspace, generation: key.generation }, key)
+        })
         .collect();
     let listed: BTreeSet<Item> =
         archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
@@ -70,7 +78,7 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
             GcClaim::Fenced => return Ok(false),
         }
         // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
-        match delete(context, item, volume_of.get(item)).await {
+        match delete(context, epoch, item, volume_of.get(item)).await {
             Ok(()) => {
                 metrics::counter!(crate::metric::GC_DELETED).increment(1);
                 tracing::info!(%item, "deleted what nothing refers to");
@@ -87,13 +95,18 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-async fn delete(context: &Context, item: &Item, volume: Option<&VolumeKey>) -> anyhow::Result<()> {
+async fn delete(
+    context: &Context,
+    epoch: Epoch,
+    item: &Item,
+    volume: Option<&VolumeKey>,
+) -> anyhow::Result<()> {
     let backends = &context.backends;
     match (item, volume) {
         (Item::Archive(key), _) => backends.archives.delete(key).await?,
         (Item::Volume { workspace, .. }, Some(key)) => {
             if backends.instances.status(*workspace).await?.is_none() {
-                backends.volumes.delete(key).await?;
+                backends.volumes.delete(key, &context.fence(epoch)).await?;
             }
         }
         (Item::Volume { .. }, None) => {}

@@ -34,7 +34,7 @@ use codehub_domain::{
     retry::Policy,
     ttl::TtlPolicy,
 };
-use codehub_runtime::{Instances, archives::Archives, volumes::Volumes};
+use codehub_runtime::{Fence, Fenced, Instances, archives::Archives, volumes::Volumes};
 use codehub_store::{Store, bus::Bus};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -152,6 +152,23 @@ impl Context {
     /// As [`Backends::elsewhere`].
     pub fn elsewhere<'a>(&self, workspace: &'a Workspace) -> Option<&'a str> {
         self.backends.elsewhere(workspace)
+    }
+
+    /// Closed as soon as another process leads; asked by backends before they change anything.
+    pub fn fence(&self, epoch: Epoch) -> Fence {
+        let store = self.backends.store.clone();
+        Fence::new(move || {
+            let store = store.clone();
+            Box::pin(async move {
+                match store.epoch_is_current(epoch).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Fenced("this process does not lead any more".into())),
+                    Err(error) => {
+                        Err(Fenced(format!("whether this process still leads is unknown: {error}")))
+                    }
+                }
+            })
+        })
     }
 
     fn lead(&self, epoch: Option<Epoch>) {

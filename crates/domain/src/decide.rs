@@ -19,7 +19,7 @@ use crate::{
     condition::set,
     event::{Actor, Reason, Transition},
     judge,
-    observed::{InstanceState, Observed, Seen},
+    observed::{EndedBy, Instance, InstanceState, Observed, Seen},
     plan::{self, Abandoned, Action, Step},
     retry::{self, Policy, Verdict},
 };
@@ -252,7 +252,12 @@ impl<'a> Stepper<'a> {
         if before != phase {
             let reason = match &self.inputs.seen.instance {
                 Seen::There(instance) => match &instance.state {
-                    InstanceState::Ended(how) => Reason::InstanceEnded(how.clone()),
+                    InstanceState::Ended { by: EndedBy::Program, how } => Reason::InstanceEnded(how.clone()),
+                    InstanceState::Ended { by: EndedBy::Platform, how } => {
+                        Reason::InstanceInterrupted(how.clone())
+                    }
+                    InstanceState::Ended { by: EndedBy::Image, how } => Reason::InstanceNoImage(how.clone()),
+                    InstanceState::Waiting(waiting) => Reason::InstanceWaiting(waiting.words.clone()),
                     InstanceState::Alive => Reason::InstanceNotAnswering,
                     InstanceState::Ready => Reason::Confirmed,
                 },
@@ -262,12 +267,20 @@ impl<'a> Stepper<'a> {
             self.note(before, phase, Operation::None, reason);
         }
         set_phase(&mut self.ws.status, phase, self.inputs.now);
-        if fell
-            && self.ws.desired == Desired::Running
-            && !self.inputs.seen.instance_alive()
-            && let Some(failure) = self.count_death()
-        {
-            return self.enter_error(failure);
+        if let Some(how) = self.death() {
+            if before == phase {
+                // It looked like silence first, and that is all the history knows.
+                self.note(phase, phase, Operation::None, Reason::InstanceEnded(how.to_owned()));
+            }
+            if let Some(failure) = self.count_death(how) {
+                return self.enter_error(failure);
+            }
+        }
+        if fell && self.inputs.seen.runs_on(self.ws.status.home.generation) && self.may_be_dying() {
+            // One more look tells, before a start replaces it uncounted.
+            let mut decision = self.rest("looks whether it is dying");
+            decision.again = true;
+            return decision;
         }
         let operation = if self.deleted() {
             plan::choose(phase, Desired::Deleted, self.ws.status.home.truth)
@@ -299,22 +312,44 @@ impl<'a> Stepper<'a> {
         self.ws.status.next_retry_at.is_some_and(|at| self.inputs.now < at)
     }
 
+    /// How the instance died, if it should run and its own program ended: whoever else ended it, it is
+    /// started again and nothing is counted. Asked while nothing is under way only, and a start follows at
+    /// once, so each death is seen here once.
+    fn death(&self) -> Option<&'a str> {
+        let status = &self.ws.status;
+        match &self.inputs.seen.instance {
+            Seen::There(Instance {
+                generation,
+                state: InstanceState::Ended { by: EndedBy::Program, how },
+            }) if self.ws.desired == Desired::Running
+                && !self.deleted()
+                && !status.home.evict_instance
+                && status.phase == Phase::Standby
+                && *generation == status.home.generation =>
+            {
+                Some(how)
+            }
+            Seen::There(_) | Seen::NotThere | Seen::Unknown => None,
+        }
+    }
+
+    /// Whether it should run and merely does not answer: so does what is about to end.
+    fn may_be_dying(&self) -> bool {
+        self.ws.desired == Desired::Running
+            && !self.deleted()
+            && !self.ws.status.home.evict_instance
+            && matches!(&self.inputs.seen.instance, Seen::There(Instance { state: InstanceState::Alive, .. }))
+    }
+
     /// An instance that keeps dying is not restarted for ever.
-    fn count_death(&mut self) -> Option<Failure> {
-        let Inputs { policy, now, seen, .. } = *self.inputs;
+    fn count_death(&mut self, how: &str) -> Option<Failure> {
+        let Inputs { policy, now, .. } = *self.inputs;
         let deaths = &mut self.ws.status.home.deaths;
         deaths.retain(|at| now <= retry::saturating_add(*at, policy.death_window));
         deaths.push(now);
         if deaths.len() < policy.max_deaths {
             return None;
         }
-        let how = match &seen.instance {
-            Seen::There(instance) => match &instance.state {
-                InstanceState::Ended(how) => how.as_str(),
-                InstanceState::Ready | InstanceState::Alive => "unknown",
-            },
-            Seen::NotThere | Seen::Unknown => "it disappeared",
-        };
         Some(Failure::new(
             ErrorReason::RetryExceeded,
             format!(

@@ -16,6 +16,8 @@ named_enum! {
         DataLost => "DataLost",
         ActionFailed => "ActionFailed",
         Unreachable => "Unreachable",
+        /// There is no room for it now: it is tried again until there is.
+        NoCapacity => "NoCapacity",
         RetryExceeded => "RetryExceeded",
     }
 }
@@ -30,7 +32,7 @@ impl ErrorReason {
             | Self::ArchiveCorrupted
             | Self::DataLost
             | Self::RetryExceeded => true,
-            Self::ActionFailed | Self::Unreachable => false,
+            Self::ActionFailed | Self::Unreachable | Self::NoCapacity => false,
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     ErrorReason, Failure, Operation, Phase, Timestamp, Truth, Workspace,
     condition::{Condition, Conditions, set},
-    observed::{Instance, InstanceState, Observed, Seen},
+    observed::{EndedBy, Instance, InstanceState, Observed, Seen},
 };
 
 /// The conditions after an observation. What could not be seen keeps its last condition.
@@ -109,6 +109,10 @@ fn volume_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &Obse
         }
         (Seen::Unknown, Truth::None | Truth::Volume) => return,
         (Seen::NotThere, _) => (false, "NotFound", String::new()),
+        // It is the home, and it is there; what it cannot be used for says the planner.
+        (Seen::There(()), Truth::Volume) if seen.trouble.contains_key(&generation) => {
+            (true, "FoundWithTrouble", seen.trouble.get(&generation).cloned().unwrap_or_default())
+        }
         (Seen::There(()), Truth::Volume) => (true, "Found", format!("generation {generation}")),
         (Seen::There(()), Truth::Archive) => {
             (false, "NotWhole", format!("generation {generation} is not a finished home; the archive is"))
@@ -146,7 +150,17 @@ fn container_ready(slot: &mut Option<Condition>, workspace: &Workspace, seen: &O
         Seen::There(Instance { state, .. }) => match state {
             InstanceState::Ready => set(slot, true, "Ready", "", now),
             InstanceState::Alive => set(slot, false, "NotReady", "it does not answer its health check", now),
-            InstanceState::Ended(how) => set(slot, false, "Ended", how.clone(), now),
+            InstanceState::Waiting(waiting) => {
+                set(slot, false, &waiting.reason(), waiting.words.clone(), now);
+            }
+            InstanceState::Ended { by, how } => {
+                let reason = match by {
+                    EndedBy::Program => "Ended",
+                    EndedBy::Platform => "EndedFromOutside",
+                    EndedBy::Image => ErrorReason::ImagePullFailed.as_str(),
+                };
+                set(slot, false, reason, how.clone(), now);
+            }
         },
     }
 }

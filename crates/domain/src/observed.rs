@@ -1,9 +1,9 @@
 //! What was seen of a workspace in the world. "Could not look" is an observation of its own, and
 //! never means "not there".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Generation;
+use crate::{Generation, named::named_enum};
 
 /// There, not there, or unknown (the dependency did not answer, or nobody looked).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,8 +64,71 @@ pub enum InstanceState {
     Ready,
     /// Alive, not answering (yet).
     Alive,
-    /// Ended by itself; the text says how.
-    Ended(String),
+    /// Launched, and held up by something outside it: alive as far as its home is concerned.
+    Waiting(Waiting),
+    /// Not running any more, and nobody asked for that.
+    Ended {
+        /// Whose doing it was.
+        by: EndedBy,
+        /// For people: "exit code 1".
+        how: String,
+    },
+}
+
+impl InstanceState {
+    /// Ended because its own program did.
+    pub fn died(how: impl Into<String>) -> Self {
+        Self::Ended { by: EndedBy::Program, how: how.into() }
+    }
+
+    /// Ended from outside, through no fault of its own.
+    pub fn evicted(how: impl Into<String>) -> Self {
+        Self::Ended { by: EndedBy::Platform, how: how.into() }
+    }
+}
+
+named_enum! {
+    /// Whose doing it was that an instance ended. Only the program's own end is a death that counts.
+    EndedBy, "cause of an end" {
+        /// It exited, crashed, or used more than it may.
+        Program => "program",
+        /// The engine, the node or somebody's hand: started again, as often as it takes.
+        Platform => "platform",
+        /// It never ran: its image cannot be had.
+        Image => "image",
+    }
+}
+
+named_enum! {
+    /// What an instance waits for before it can run.
+    WaitingFor, "kind of waiting" {
+        /// A place to run.
+        Capacity => "Capacity",
+        /// Its home to be attached.
+        Volume => "Volume",
+        /// Its image to be pulled.
+        Image => "Image",
+        /// Its container to be made.
+        Container => "Container",
+        /// A node that does not answer: it may still run there.
+        Node => "Node",
+    }
+}
+
+/// Why an instance does not run yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// What for.
+    pub kind: WaitingFor,
+    /// The platform's own words.
+    pub words: String,
+}
+
+impl Waiting {
+    /// The reason of a condition: `WaitingForImage`.
+    pub fn reason(&self) -> String {
+        format!("WaitingFor{}", self.kind)
+    }
 }
 
 /// Everything seen of one workspace in one look. Instances are looked at before volumes, so an
@@ -76,6 +139,8 @@ pub struct Observed {
     pub instance: Seen<Instance>,
     /// The generations that exist; never an empty set inside `There`.
     pub volumes: Seen<BTreeSet<Generation>>,
+    /// What is wrong with volumes that exist: for people, with what to do about it.
+    pub trouble: BTreeMap<Generation, String>,
     /// The archive at the workspace's `archive_key`: data and meta both answer. Unknown without a key.
     pub archive: Seen<()>,
 }
@@ -115,7 +180,10 @@ impl Observed {
     pub fn instance_alive(&self) -> bool {
         matches!(
             &self.instance,
-            Seen::There(Instance { state: InstanceState::Ready | InstanceState::Alive, .. })
+            Seen::There(Instance {
+                state: InstanceState::Ready | InstanceState::Alive | InstanceState::Waiting(_),
+                ..
+            })
         )
     }
 }

@@ -1,7 +1,7 @@
 //! What to do next. Chooses an operation from phase and wish, and within an operation the one
 //! action that brings it forward. No I/O, and always a reason when there is nothing to do.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::{
     ArchiveKey, Desired, Generation, HomeCtx, Operation, Phase, Truth, Workspace,
@@ -64,7 +64,7 @@ pub enum Step {
     /// What was done so far must not be used: end the operation, and let another begin.
     Abandon(Abandoned),
     /// Nothing can be done now, and looking again will not help; says why.
-    Stuck(&'static str),
+    Stuck(Cow<'static, str>),
 }
 
 named_enum! {
@@ -147,13 +147,13 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
         return Step::Abandon(Abandoned::HomeElsewhere);
     }
     match status.operation {
-        Operation::None => Step::Stuck("no operation is under way"),
+        Operation::None => Step::Stuck("no operation is under way".into()),
         Operation::Provisioning => match seen.volume(home.generation) {
             Seen::There(()) => Step::Complete,
             Seen::NotThere | Seen::Unknown => Step::Act(Action::CreateVolume { generation: home.generation }),
         },
         Operation::CreateEmptyArchive => match committed(workspace) {
-            None => Step::Stuck("the operation has no id"),
+            None => Step::Stuck("the operation has no id".into()),
             Some((_, false)) if home.truth == Truth::Archive => {
                 Step::Abandon(Abandoned::HomeInAnotherArchive)
             }
@@ -170,6 +170,11 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
             }
             Seen::There(Instance { generation, .. }) if *generation != home.generation => {
                 Step::Act(Action::StopInstance)
+            }
+            Seen::There(_) | Seen::NotThere | Seen::Unknown
+                if !seen.instance_alive() && seen.trouble.contains_key(&home.generation) =>
+            {
+                troubled(home, seen)
             }
             // Starting is idempotent: it adopts what runs and waits for it to answer.
             Seen::There(_) | Seen::NotThere | Seen::Unknown => {
@@ -188,6 +193,12 @@ pub fn next_step(workspace: &Workspace, seen: &Observed) -> Step {
             (Seen::NotThere, Some(generations)) => Step::Act(Action::DeleteVolumes { generations }),
         },
     }
+}
+
+/// The home is there, and cannot be used.
+fn troubled(home: &HomeCtx, seen: &Observed) -> Step {
+    let words = seen.trouble.get(&home.generation).map_or("", String::as_str);
+    Step::Stuck(format!("the home cannot be used: {words}").into())
 }
 
 /// Whether an operation has any business with a home that is there. Operations begin and end so that
@@ -217,12 +228,12 @@ fn restoring(workspace: &Workspace, seen: &Observed) -> Step {
     if home.truth == Truth::Volume {
         return match seen.volume(home.generation) {
             Seen::There(()) if home.restore_marker == status.archive_key => Step::Complete,
-            Seen::There(()) => Step::Stuck("the volume was restored from another archive"),
+            Seen::There(()) => Step::Stuck("the volume was restored from another archive".into()),
             Seen::NotThere | Seen::Unknown => Step::Blind("the restored volume cannot be seen"),
         };
     }
     let Some(from) = status.archive_key else {
-        return Step::Stuck("there is no archive to restore from");
+        return Step::Stuck("there is no archive to restore from".into());
     };
     match (&seen.instance, seen.generations()) {
         (Seen::There(_) | Seen::Unknown, _) => Step::Act(Action::StopInstance),
@@ -246,7 +257,7 @@ fn debris(generations: BTreeSet<Generation>, home: &HomeCtx) -> BTreeSet<Generat
 
 fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
     let Some((key, committed)) = committed(workspace) else {
-        return Step::Stuck("the operation has no id");
+        return Step::Stuck("the operation has no id".into());
     };
     let home = &workspace.status.home;
     if !committed && home.truth == Truth::Archive {
@@ -264,6 +275,7 @@ fn archiving(workspace: &Workspace, seen: &Observed) -> Step {
     if !committed {
         let from = home.generation;
         return match seen.volume(from) {
+            Seen::There(()) if seen.trouble.contains_key(&from) => troubled(home, seen),
             Seen::There(()) => Step::Act(Action::PutArchive { key, from }),
             Seen::NotThere | Seen::Unknown => Step::Blind("the volume cannot be seen"),
         };

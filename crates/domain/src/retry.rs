@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{ErrorReason, Failure, Operation, Status, Timestamp};
+use crate::{
+    ErrorReason, Failure, Operation, Status, Timestamp,
+    observed::{Waiting, WaitingFor},
+};
 
 /// The numbers of the error policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,12 @@ pub struct Policy {
     pub start_deadline: Duration,
     /// How long an operation that moves bytes may go without getting anywhere.
     pub storage_deadline: Duration,
+    /// How long a start may wait for a place or its volume: an autoscaler or a lost node's disk takes minutes.
+    pub schedule_deadline: Duration,
+    /// How long a start may wait for its image.
+    pub pull_deadline: Duration,
+    /// How long a start may wait for its container to be made.
+    pub container_deadline: Duration,
     /// This many unasked deaths of an instance within the window end in ERROR.
     pub max_deaths: usize,
     /// Deaths that are farther apart than this are not counted together.
@@ -31,6 +40,9 @@ impl Default for Policy {
             backoff_cap: Duration::from_secs(60),
             start_deadline: Duration::from_secs(120),
             storage_deadline: Duration::from_secs(600),
+            schedule_deadline: Duration::from_secs(600),
+            pull_deadline: Duration::from_secs(1800),
+            container_deadline: Duration::from_secs(30),
             max_deaths: 3,
             death_window: Duration::from_secs(600),
         }
@@ -48,6 +60,18 @@ impl Policy {
             | Operation::Restoring
             | Operation::Archiving
             | Operation::Deleting => Some(self.storage_deadline),
+        }
+    }
+
+    /// How long an operation may stand still while it waits for that. `None`: as long as it takes.
+    pub fn limit(&self, operation: Operation, waiting: Option<&Waiting>) -> Option<Duration> {
+        match waiting.map(|waiting| waiting.kind) {
+            None => self.deadline(operation),
+            Some(WaitingFor::Capacity | WaitingFor::Volume) => Some(self.schedule_deadline),
+            Some(WaitingFor::Image) => Some(self.pull_deadline),
+            Some(WaitingFor::Container) => Some(self.container_deadline),
+            // It may still run there: nobody may start another.
+            Some(WaitingFor::Node) => None,
         }
     }
 
@@ -70,8 +94,8 @@ pub enum Verdict {
 
 /// Judges one failed try of the operation under way.
 ///
-/// `error_count` counts tries that failed in a row for the same reason. An unreachable dependency
-/// is retried for as long as it takes: its return heals everything that waited. Deleting never
+/// `error_count` counts tries that failed in a row for the same reason. An unreachable dependency, or one that
+/// is full, is retried for as long as it takes: its return heals everything that waited. Deleting never
 /// gives up either, because nobody is left who could recover it.
 pub fn judge_failure(
     status: &Status,
@@ -95,7 +119,7 @@ pub fn judge_failure(
         return retry(failure);
     }
     match failure.reason {
-        ErrorReason::Unreachable => retry(failure),
+        ErrorReason::Unreachable | ErrorReason::NoCapacity => retry(failure),
         ErrorReason::ActionFailed if count < policy.max_tries => retry(failure),
         ErrorReason::ActionFailed => Verdict::GiveUp(Failure::new(
             ErrorReason::RetryExceeded,
@@ -110,11 +134,9 @@ pub fn judge_failure(
     }
 }
 
-/// Whether the operation has not moved for longer than it may.
-pub fn overdue(status: &Status, policy: &Policy, now: Timestamp) -> bool {
-    let (Some(limit), Some(moved)) =
-        (policy.deadline(status.operation), status.op_moved_at.or(status.op_started_at))
-    else {
+/// Whether the operation has not moved for longer than `limit`; never without one.
+pub fn overdue(status: &Status, limit: Option<Duration>, now: Timestamp) -> bool {
+    let (Some(limit), Some(moved)) = (limit, status.op_moved_at.or(status.op_started_at)) else {
         return false;
     };
     now > saturating_add(moved, limit)

@@ -76,17 +76,30 @@ pub(super) struct Answer {
     pub upstream: Upstream,
 }
 
-/// Sends the request to wherever the workspace listens.
+/// Where the workspace listens.
+///
+/// # Errors
+/// Nowhere, as far as is known. The controller has been told to look.
+pub(super) async fn upstream(proxy: &Proxy, entry: &Entry) -> Result<Upstream, ProxyError> {
+    let found = proxy.routes.upstream(entry).await;
+    if let Err(error) = &found {
+        failed(proxy, entry, error).await;
+    }
+    found
+}
+
+/// Sends the request to wherever the workspace listens, which was `upstream` a moment ago.
 ///
 /// # Errors
 /// The workspace cannot be reached or broke off. The controller has been told to look.
 pub(super) async fn exchange(
     proxy: &Proxy,
     entry: &Entry,
+    upstream: Upstream,
     outgoing: &Outgoing<'_>,
     body: ToWorkspace,
 ) -> Result<Answer, ProxyError> {
-    let result = attempt(proxy, entry, outgoing, body).await;
+    let result = attempt(proxy, entry, upstream, outgoing, body).await;
     if let Err(error) = &result
         && error.side() == Side::Upstream
     {
@@ -105,10 +118,10 @@ pub(super) async fn failed(proxy: &Proxy, entry: &Entry, error: &ProxyError) {
 async fn attempt(
     proxy: &Proxy,
     entry: &Entry,
+    mut upstream: Upstream,
     outgoing: &Outgoing<'_>,
     mut body: ToWorkspace,
 ) -> Result<Answer, ProxyError> {
-    let mut upstream = proxy.routes.upstream(entry).await?;
     let mut pooled = proxy.pool.take(&upstream);
     loop {
         let mut lease = match pooled.take() {

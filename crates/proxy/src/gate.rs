@@ -32,19 +32,11 @@ pub struct Caller {
 }
 
 /// How the web program of a workspace wants to be proxied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyIde {
-    /// Whether `/w/{id}` is removed before it gets the path.
-    pub strip_prefix: bool,
     /// Withhold WebSocket compression, because the rules that tell work from idle chatter need to see
     /// message types.
     pub plain_websockets: bool,
-}
-
-impl Default for ProxyIde {
-    fn default() -> Self {
-        Self { strip_prefix: true, plain_websockets: false }
-    }
 }
 
 /// What the proxy needs to know of a workspace.

@@ -129,9 +129,14 @@ struct Context {
 }
 
 impl Context {
-    fn place<'a>(&'a self, entry: &'a Entry, upstream: &Upstream, strip_prefix: bool) -> Mount<'a> {
+    fn place<'a>(&'a self, entry: &'a Entry, upstream: &Upstream) -> Mount<'a> {
         let host = self.host.as_ref().and_then(|host| host.to_str().ok());
-        Mount { base_path: &entry.base.path, upstream: upstream.address(), host, strip_prefix }
+        Mount {
+            base_path: &entry.base.path,
+            upstream: upstream.address.port(),
+            host,
+            strip_prefix: !upstream.keeps_prefix,
+        }
     }
 
     /// The cookies of an HTTP/2 client that sent them apart, as the one line that HTTP/1.1 allows.
@@ -327,7 +332,8 @@ impl Proxy {
         identified: Identified,
         upgrade: Option<HeaderValue>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
-        let target = route::upstream_target(request.uri(), view.ide.strip_prefix)
+        let upstream = forward::upstream(self, entry).await.map_err(|error| context.unreachable(error))?;
+        let target = route::upstream_target(request.uri(), !upstream.keeps_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
         let (path, query) = (route::below(request.uri()), request.uri().query());
         let cell = self.is_work(request.method(), path, query).then(|| entry.cell.clone());
@@ -373,9 +379,9 @@ impl Proxy {
         let outgoing = forward::Outgoing { method: &method, head: &head, sent, trailers };
         let body = std::mem::replace(request.body_mut(), ProxyBody::Empty);
         let body = forward::body(body, expects, cell.clone());
-        let answer = forward::exchange(self, entry, &outgoing, body).await;
+        let answer = forward::exchange(self, entry, upstream, &outgoing, body).await;
         let answer = answer.map_err(|error| context.unreachable(error))?;
-        let place = context.place(entry, &answer.upstream, view.ide.strip_prefix);
+        let place = context.place(entry, &answer.upstream);
         self.finish(entry, cell, answer, client, &place)
     }
 

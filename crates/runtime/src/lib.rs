@@ -5,29 +5,40 @@
 //! |---|---|---|
 //! | [`Instances`] | local processes | Docker |
 //! | [`volumes::Volumes`] | directories | Docker volumes |
+//! | [`homes::HomeTransfer`] | reads and writes directories | helper containers |
 //! | [`archives::Archives`] | files | S3 |
 //!
 //! Every call is idempotent: starting what runs, stopping what does not and deleting what is not
-//! there all succeed. An error always means "could not", never "is not there".
+//! there all succeed. An error always means "could not", never "is not there". Every port shows what was
+//! done through it: a look after a call that returned sees what it did (read-your-writes).
 
 pub mod archives;
+#[cfg(test)]
+mod contract;
 pub mod docker;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod fence;
 mod forbidden;
+pub mod homes;
 pub mod ide;
 mod metric;
 pub mod process;
 pub mod volumes;
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use codehub_domain::{ErrorReason, Failure, Generation, VolumeKey, WorkspaceId, observed::Instance};
+use codehub_domain::{
+    ErrorReason, Failure, Generation, VolumeKey, WorkspaceId,
+    observed::{EndedBy, Instance, InstanceState, Waiting},
+};
 use futures::Stream;
+use tokio::sync::{mpsc, watch};
 
-pub use codehub_upstream::{Connection, Upstream};
+pub use codehub_upstream::{Address, Connection, InstanceTag, Upstream};
+pub use fence::{Fence, Fenced};
 
 use codehub_archive::Progress;
 
@@ -64,6 +75,43 @@ pub struct Listed {
     pub instance: Instance,
 }
 
+/// What whoever asks for a listing knows of a workspace already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Which workspace.
+    pub workspace: WorkspaceId,
+    /// It had an instance when it was last looked at: that it has none would be news.
+    pub there: bool,
+    /// Something is being done for it, and what follows depends on whether it has an instance.
+    pub under_way: bool,
+}
+
+impl Known {
+    /// Whether "not there" has to be found out, and may not come from memory. "There" may always be old.
+    pub fn confirm(self) -> bool {
+        self.there || self.under_way
+    }
+}
+
+/// Which instances a listing tells of.
+#[derive(Debug, Clone, Copy)]
+pub enum Among<'a> {
+    /// All of this deployment, of which these are known.
+    All(&'a [Known]),
+    /// Those of these workspaces only.
+    Known(&'a [Known]),
+}
+
+impl Among<'_> {
+    /// Whether the listing tells of this workspace.
+    pub fn contains(&self, id: WorkspaceId) -> bool {
+        match self {
+            Self::All(_) => true,
+            Self::Known(known) => known.iter().any(|known| known.workspace == id),
+        }
+    }
+}
+
 /// Why something with an instance did not work. Never means "is not there".
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
@@ -73,6 +121,9 @@ pub enum RuntimeError {
     /// The image is not on the engine and could not be pulled.
     #[error("{0}")]
     ImagePull(String),
+    /// The engine has no room for it now.
+    #[error("{0}")]
+    NoCapacity(String),
     /// The engine answered that it cannot.
     #[error("{0}")]
     Failed(String),
@@ -86,6 +137,7 @@ impl From<RuntimeError> for Failure {
         let reason = match &error {
             RuntimeError::Unreachable(_) => ErrorReason::Unreachable,
             RuntimeError::ImagePull(_) => ErrorReason::ImagePullFailed,
+            RuntimeError::NoCapacity(_) => ErrorReason::NoCapacity,
             RuntimeError::Failed(_) => ErrorReason::ActionFailed,
         };
         Self::new(reason, error.to_string())
@@ -126,7 +178,24 @@ pub enum SafeguardState {
     Bad,
 }
 
+/// What a backend noticed by itself. It carries no state: whoever hears it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// Something happened to this workspace's instance.
+    Changed(WorkspaceId),
+    /// Something happened, or may have while nobody listened.
+    Wake,
+}
+
+/// How often a starting instance is asked whether it is ready: often at first, for those that take
+/// milliseconds, and each time a little later.
+const READY_STEP: Duration = Duration::from_millis(1);
+const READY_MOST: Duration = Duration::from_millis(250);
+
 /// Where workspaces run. Every call is idempotent, and an error means "could not", never "is not there".
+///
+/// Read-your-writes: after `start` or `stop` returned, `status`, `list` and `upstream` show what it did, or
+/// something later. Whoever decides relies on it: an action that was done and cannot be seen counts as failed.
 #[async_trait]
 pub trait Instances: Send + Sync + 'static {
     /// `process`, `docker`: saved with the workspace.
@@ -142,22 +211,63 @@ pub trait Instances: Send + Sync + 'static {
 
     /// Launches it, or adopts what already runs on that generation. Returns when it was launched;
     /// [`Instances::status`] tells when it is ready. Something that ended is replaced. Refuses when
-    /// the volume does not exist.
-    async fn start(&self, spec: &InstanceSpec) -> Result<()>;
+    /// the volume does not exist. The fence is asked after all is prepared, before anything runs.
+    async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> Result<()>;
     /// Ends it (politely, then not) and removes it; returns when it is gone.
     async fn stop(&self, id: WorkspaceId) -> Result<()>;
-    /// With its health: asks the IDE's health path. `None`: not there.
+    /// With its health: asks the IDE's health path. `None`: not there. What ended says by whose doing, and what
+    /// cannot run yet what it waits for.
     async fn status(&self, id: WorkspaceId) -> Result<Option<Instance>>;
-    /// All of this deployment's, cheaply. Complete, or an error.
-    async fn list(&self) -> Result<Vec<Listed>>;
-    /// Where the proxy reaches it; `None` when nothing is there.
-    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>>;
-    /// Whether the program wants to see `/w/{id}` in front of its paths.
-    fn keeps_prefix(&self) -> bool {
-        false
+    /// Waits until a started instance is ready, without a limit of its own, and tells `waiting` what holds it
+    /// up meanwhile. By default asks [`Instances::status`] again and again; a backend that is told of changes
+    /// waits for those.
+    ///
+    /// # Errors
+    /// It ended or disappeared before. That a look failed is no error here: the next may not.
+    async fn wait_ready(&self, id: WorkspaceId, waiting: &watch::Sender<Option<Waiting>>) -> Result<()> {
+        let mut pause = READY_STEP;
+        loop {
+            let state = self.status(id).await.map(|found| found.map(|instance| instance.state));
+            if let Ok(state) = &state {
+                let held_up = match state {
+                    Some(InstanceState::Waiting(waiting)) => Some(waiting),
+                    Some(_) | None => None,
+                };
+                waiting.send_if_modified(|before| {
+                    let changed = before.as_ref() != held_up;
+                    if changed {
+                        *before = held_up.cloned();
+                    }
+                    changed
+                });
+            }
+            match state {
+                Ok(Some(InstanceState::Ready)) => return Ok(()),
+                Ok(Some(InstanceState::Ended { by, how })) => return Err(ended_early(by, how)),
+                Ok(None) => {
+                    let message = "the instance disappeared before it was ready".to_owned();
+                    return Err(RuntimeError::Failed(message));
+                }
+                // Busy starting, or the engine did not answer this time: ask again.
+                Ok(Some(InstanceState::Alive | InstanceState::Waiting(_))) | Err(_) => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause + READY_STEP).min(READY_MOST);
+        }
     }
-    /// The name of the web program, by which the rules about its idle chatter are found; empty where
-    /// nothing is known about it.
+    /// What happens to instances, as it happens, for backends that are told; watched while the receiver
+    /// lives. Losing a notice costs time, never correctness: everything is listed every few seconds anyway.
+    fn watch(&self) -> Option<mpsc::Receiver<Notice>> {
+        None
+    }
+    /// This deployment's instances, cheaply. Complete for what is asked for, or an error. A backend that
+    /// answers from memory first finds out by name about those whose absence must be confirmed
+    /// ([`Known::confirm`]): "there" may be old, "not there" never.
+    async fn list(&self, among: Among<'_>) -> Result<Vec<Listed>>;
+    /// Where the proxy reaches it, and as what; `None` when nothing is there. Changes with the instance.
+    async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>>;
+    /// The name of the web program that new instances run, by which the rules about its idle chatter are found
+    /// at start; empty where nothing is known about it.
     fn ide(&self) -> &str {
         ""
     }
@@ -171,6 +281,17 @@ pub trait Instances: Send + Sync + 'static {
     }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;
+}
+
+/// What it means for a start that the instance ended before it was ready.
+fn ended_early(by: EndedBy, how: String) -> RuntimeError {
+    match by {
+        EndedBy::Program => RuntimeError::Failed(format!("the instance ended before it was ready: {how}")),
+        EndedBy::Platform => RuntimeError::Unreachable(format!(
+            "the instance was ended from outside before it was ready: {how}"
+        )),
+        EndedBy::Image => RuntimeError::ImagePull(how),
+    }
 }
 
 /// Which web program a workspace runs.

@@ -2,7 +2,9 @@
 //! proxy.
 
 use std::{
-    fmt, io,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
     net::SocketAddr,
     os::fd::{AsRawFd as _, OwnedFd},
     sync::Arc,
@@ -16,25 +18,89 @@ use tokio_util::either::Either;
 /// A connection to a workspace's program.
 pub type Connection = Either<TcpStream, UnixStream>;
 
-/// Cheap to copy: the proxy does for every request.
+/// Where a program listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Upstream {
+pub enum Address {
     /// A TCP port that the proxy can connect to.
     Port(SocketAddr),
     /// The path of a Unix socket.
     Socket(Arc<str>),
 }
 
+/// Tells one instance from the next one of the same workspace, which may listen at the same address. Means
+/// something within one process only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InstanceTag(u64);
+
+impl InstanceTag {
+    /// Of what is never the same for two instances: a container's id, a process and when it began.
+    pub fn of(identity: &impl Hash) -> Self {
+        let mut hasher = DefaultHasher::new();
+        identity.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// A running web program: where it listens, which instance that is, and how it wants to be spoken to. Cheap to
+/// clone: the proxy does for every request.
+///
+/// Two are equal when both address and instance are: a connection to one instance, or what is remembered of
+/// it, is never used for another.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// Where it listens.
+    pub address: Address,
+    /// Which instance that is.
+    pub instance: InstanceTag,
+    /// The name of the program, by which the rules about its idle chatter are found; empty where nothing is
+    /// known about it.
+    pub ide: Arc<str>,
+    /// Whether it wants to see `/w/{id}` in front of its paths.
+    pub keeps_prefix: bool,
+}
+
+impl PartialEq for Upstream {
+    fn eq(&self, other: &Self) -> bool {
+        self.instance == other.instance && self.address == other.address
+    }
+}
+
+impl Eq for Upstream {}
+
+impl Hash for Upstream {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.instance.hash(state);
+        self.address.hash(state);
+    }
+}
+
 impl Upstream {
-    /// The address, where it has one.
-    pub fn address(&self) -> Option<SocketAddr> {
+    /// A program of which nothing else is known, behind an address that is its own.
+    pub fn at(address: impl Into<Address>) -> Self {
+        let address = address.into();
+        let instance = InstanceTag::of(&address);
+        Self { address, instance, ide: Arc::from(""), keeps_prefix: false }
+    }
+
+    /// Connects to its address.
+    ///
+    /// # Errors
+    /// As [`Address::connect`].
+    pub async fn connect(&self) -> io::Result<Connection> {
+        self.address.connect().await
+    }
+}
+
+impl Address {
+    /// The network address, where it has one.
+    pub fn port(&self) -> Option<SocketAddr> {
         match self {
             Self::Port(address) => Some(*address),
             Self::Socket(_) => None,
         }
     }
 
-    /// Waits while the program has too many waiting already: whoever is in a hurry sets a limit.
+    /// Connects. Waits while the program has too many waiting already: whoever is in a hurry sets a limit.
     ///
     /// # Errors
     /// Nothing listens there.
@@ -50,13 +116,13 @@ impl Upstream {
     }
 }
 
-impl From<SocketAddr> for Upstream {
+impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         Self::Port(address)
     }
 }
 
-impl fmt::Display for Upstream {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Port(address) => address.fmt(f),
@@ -105,8 +171,8 @@ mod tests {
 
     use super::*;
 
-    fn at(dir: &tempfile::TempDir, name: &str) -> Upstream {
-        Upstream::Socket(dir.path().join(name).to_str().unwrap().into())
+    fn at(dir: &tempfile::TempDir, name: &str) -> Address {
+        Address::Socket(dir.path().join(name).to_str().unwrap().into())
     }
 
     #[tokio::test]
@@ -131,6 +197,18 @@ mod tests {
         drop(listener);
         let error = at(&dir, "real").connect().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn another_instance_at_the_same_address_is_another_upstream() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 80));
+        let of = |instance| Upstream { instance: InstanceTag::of(&instance), ..Upstream::at(address) };
+        assert_eq!(of("one"), of("one"));
+        assert_ne!(of("one"), of("two"));
+        assert_ne!(
+            of("one"),
+            Upstream { address: SocketAddr::from(([127, 0, 0, 1], 81)).into(), ..of("one") }
+        );
     }
 
     #[tokio::test]

@@ -13,13 +13,13 @@ use serde_json::json;
 use super::{Docked, TestBucket, TestEngine, script, setup};
 
 /// An engine that only this test uses.
-struct OwnEngine {
+pub(super) struct OwnEngine {
     directory: tempfile::TempDir,
-    engine: TestEngine,
+    pub(super) engine: TestEngine,
 }
 
 impl OwnEngine {
-    fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<Self> {
         TestEngine::of_this_run()?;
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("engine");
@@ -45,17 +45,27 @@ impl TestEngine {
         std::fs::read_to_string(&self.pid).unwrap_or_default().trim().to_owned()
     }
 
-    fn kill(&self) {
+    pub(super) fn kill(&self) {
+        self.signal("-9", Duration::from_secs(10));
+    }
+
+    /// Asks it to end, as a service manager does.
+    pub(super) fn stop(&self) {
+        self.signal("-TERM", Duration::from_secs(60));
+    }
+
+    /// Signals the engine, and waits until it is gone.
+    fn signal(&self, signal: &str, within: Duration) {
         let pid = self.process();
-        assert!(!pid.is_empty());
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
-        let deadline = Instant::now() + Duration::from_secs(10);
+        assert!(pid.parse::<u32>().is_ok_and(|pid| pid > 1), "{pid:?}");
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let deadline = Instant::now() + within;
         while Path::new(&format!("/proc/{pid}/exe")).exists() && Instant::now() < deadline {
             std::thread::park_timeout(Duration::from_millis(20));
         }
     }
 
-    fn start_again(&self) {
+    pub(super) fn start_again(&self) {
         assert!(Command::new(&self.start).status().unwrap().success());
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.run(&["version"]).0 {
@@ -66,7 +76,7 @@ impl TestEngine {
 }
 
 impl OwnEngine {
-    fn handle(&self) -> TestEngine {
+    pub(super) fn handle(&self) -> TestEngine {
         let TestEngine { host, start, pid } = &self.engine;
         TestEngine { host: host.clone(), start: start.clone(), pid: pid.clone() }
     }

@@ -1,6 +1,7 @@
 //! Workspaces in containers of a real engine, archives in a real S3 server, through the real program.
 //! `scripts/test` starts both and says where they are; without them these tests say so and pass.
 
+mod endings;
 mod engine;
 mod life;
 mod many;

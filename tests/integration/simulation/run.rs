@@ -150,7 +150,15 @@ pub(super) fn simulate(seed: u64, options: Options) -> Report {
 
 impl Simulation {
     async fn new(seed: u64, options: Options) -> Self {
-        let faults = Faults { refused: 0.06, lost_answer: 0.05, delayed: 0.05, death: 0.01, cut: 0.08 };
+        let faults = Faults {
+            refused: 0.06,
+            lost_answer: 0.05,
+            delayed: 0.05,
+            death: 0.01,
+            eviction: 0.01,
+            waiting: 0.2,
+            cut: 0.08,
+        };
         let world = World::new(seed, faults, options.mutation);
         let began = Instant::now();
         let clock = FakeClock::new();
@@ -322,6 +330,7 @@ impl Simulation {
             | ErrorReason::ContainerWithoutVolume
             | ErrorReason::ActionFailed
             | ErrorReason::Unreachable
+            | ErrorReason::NoCapacity
             | ErrorReason::RetryExceeded => {}
         }
     }

@@ -214,33 +214,32 @@ impl ObjectArchives {
         progress.start(meta.uncompressed);
         let limits = Limits { uncompressed: meta.uncompressed, entries: meta.entries };
         let (target, progress) = (target.to_owned(), progress.clone());
-        self.read(key, meta, cancel, move |stream, cancel| {
-            unpack(stream, &target, limits, &progress, &cancel)
+        self.fetch_with(key, &meta, cancel, move |stream, cancel| {
+            unpack(stream, &target, limits, &progress, cancel)
         })
-        .await
+        .await?;
+        Ok(meta)
     }
 
-    /// Gives the stored bytes of the archive `key` to `consume`, and checks what it made of them
-    /// against the meta object.
+    /// Gives the stored bytes of the archive `key`, of which [`ObjectArchives::head`] said `meta`, to
+    /// `consume`, and checks what it made of them against that.
     pub async fn fetch_with(
         &self,
         key: &str,
+        meta: &ArchiveMeta,
         cancel: &CancellationToken,
-        consume: impl FnOnce(&mut dyn Read) -> Result<UnpackSummary> + Send + 'static,
-    ) -> Result<ArchiveMeta> {
-        let Some(meta) = self.head(key).await? else {
-            return Err(ArchiveError::NotFound { key: key.into() });
-        };
-        self.read(key, meta, cancel, move |mut stream, _| consume(&mut stream)).await
+        consume: impl FnOnce(&mut (dyn Read + Send), &CancellationToken) -> Result<UnpackSummary> + Send + 'static,
+    ) -> Result<()> {
+        self.read(key, meta, cancel, move |mut stream, cancel| consume(&mut stream, &cancel)).await
     }
 
     async fn read(
         &self,
         key: &str,
-        meta: ArchiveMeta,
+        meta: &ArchiveMeta,
         cancel: &CancellationToken,
         consume: impl FnOnce(Pieces, CancellationToken) -> Result<UnpackSummary> + Send + 'static,
-    ) -> Result<ArchiveMeta> {
+    ) -> Result<()> {
         let data = self.data(key)?;
         let found = read_through(&self.store, &data, 0..meta.size, cancel, consume)
             .await
@@ -251,7 +250,7 @@ impl ObjectArchives {
             let message = format!("{key}: restored {actual:?}, its meta object says {expected:?}");
             return Err(ArchiveError::Corrupted { message });
         }
-        Ok(meta)
+        Ok(())
     }
 
     /// What a finished archive says about itself; `None` when it is not

@@ -1,20 +1,19 @@
 //! One attempt at one action. Idempotent; the next look tells whether it worked.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use codehub_archive::{ArchiveError, Progress};
 use codehub_domain::{
     ArchiveKey, ArchiveRecord, Epoch, ErrorReason, Failure, Generation, Workspace, WorkspaceId,
-    decide::Outcome,
-    observed::{Instance, InstanceState},
-    plan::Action,
+    decide::Outcome, observed::Waiting, plan::Action,
 };
 use codehub_runtime::{
-    InstanceSpec,
+    Fence, Fenced, InstanceSpec,
     archives::{
         self,
         record::{fetch_recorded, record},
     },
+    homes::Transfer,
 };
 use codehub_store::StoreError;
 use tokio::{
@@ -25,11 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::jobs::fenced;
 use crate::{Context, adopt};
-
-/// How often a starting instance is asked whether it is ready: often at first, for those that take
-/// milliseconds, and each time a little later.
-const READY_STEP: Duration = Duration::from_millis(1);
-const READY_MOST: Duration = Duration::from_millis(250);
 
 /// Carries out actions, a bounded number at once. Starts and stops do not wait for archives.
 #[derive(Clone)]
@@ -59,7 +53,10 @@ impl Executor {
         progress: &Progress,
         cancel: &CancellationToken,
         working: &watch::Sender<Option<Instant>>,
+        waiting: &watch::Sender<Option<Waiting>>,
     ) -> Outcome {
+        let fence = self.context.fence(self.epoch);
+        let transfer = Transfer { progress: progress.clone(), cancel: cancel.clone(), fence: fence.clone() };
         if let Some(at) = self.context.elsewhere(workspace) {
             let here = self.context.backends.volumes.kind();
             return action_failed(format!(
@@ -79,30 +76,30 @@ impl Executor {
         let Ok(place) = places.acquire().await else { return fenced() };
         working.send_replace(Some(Instant::now()));
         // It may have waited, or slept, since the decision was saved.
-        if let Err(failed) = self.still_leads().await {
-            return failed;
+        if let Err(Fenced(why)) = fence.check().await {
+            return Outcome::Failed(Failure::new(ErrorReason::Unreachable, why));
         }
         let done = match action {
             Action::CreateVolume { generation } => self.create_volume(workspace, *generation).await,
             Action::PutEmptyArchive { key } => self.put_empty(*key).await,
-            Action::PutArchive { key, from } => self.put(workspace, *key, *from, progress, cancel).await,
+            Action::PutArchive { key, from } => self.put(workspace, *key, *from, &transfer).await,
             Action::Restore { from, into, wipe } => {
-                let wiped = self.delete_volumes(workspace, wipe.iter().copied()).await;
+                let wiped = self.delete_volumes(workspace, wipe.iter().copied(), &fence).await;
                 match wiped {
-                    Ok(_) => self.restore(workspace, *from, *into, progress, cancel).await,
+                    Ok(_) => self.restore(workspace, *from, *into, &transfer).await,
                     Err(failed) => Err(failed),
                 }
             }
             Action::StopInstance => self.stop(workspace.id).await,
             Action::DeleteVolumes { generations } => {
-                self.delete_volumes(workspace, generations.iter().copied()).await
+                self.delete_volumes(workspace, generations.iter().copied(), &fence).await
             }
             Action::StartInstance { generation } => {
-                let launched = self.launch(workspace, *generation, progress).await;
+                let launched = self.launch(workspace, *generation, &transfer).await;
                 // Waiting for it to answer takes nobody's place.
                 drop(place);
                 match launched {
-                    Ok(_) => self.until_ready(workspace.id).await,
+                    Ok(_) => self.until_ready(workspace.id, waiting).await,
                     Err(failed) => Err(failed),
                 }
             }
@@ -110,16 +107,8 @@ impl Executor {
         done.unwrap_or_else(|failed| failed)
     }
 
-    async fn still_leads(&self) -> Result<(), Failed> {
-        match self.context.backends.store.epoch_is_current(self.epoch).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(fenced()),
-            Err(error) => Err(Outcome::Failed(Failure::new(ErrorReason::Unreachable, error.to_string()))),
-        }
-    }
-
     async fn create_volume(&self, workspace: &Workspace, generation: Generation) -> Result<Outcome, Failed> {
-        self.context.backends.volumes.create(&workspace.volume(generation)).await.map_err(failed)?;
+        self.context.backends.volumes.create(&workspace.volume(generation), 0).await.map_err(failed)?;
         Ok(Outcome::Done)
     }
 
@@ -134,12 +123,11 @@ impl Executor {
         workspace: &Workspace,
         key: ArchiveKey,
         from: Generation,
-        progress: &Progress,
-        cancel: &CancellationToken,
+        transfer: &Transfer,
     ) -> Result<Outcome, Failed> {
         let archives = &self.context.backends.archives;
         let meta = archives
-            .put(&key, &workspace.volume(from), progress, cancel)
+            .put(&key, &workspace.volume(from), transfer)
             .await
             .map_err(|error| archive_failed(&error))?;
         Ok(Outcome::Archived { archive: record(key, &meta) })
@@ -151,14 +139,13 @@ impl Executor {
         workspace: &Workspace,
         from: ArchiveKey,
         into: Generation,
-        progress: &Progress,
-        cancel: &CancellationToken,
+        transfer: &Transfer,
     ) -> Result<Outcome, Failed> {
         let backends = &self.context.backends;
         let archive = self.recorded(from).await?;
         let volume = workspace.volume(into);
-        backends.volumes.create(&volume).await.map_err(failed)?;
-        fetch_recorded(&*backends.archives, &archive, &volume, progress, cancel)
+        backends.volumes.create(&volume, archive.uncompressed).await.map_err(failed)?;
+        fetch_recorded(&*backends.archives, &archive, &volume, transfer)
             .await
             .map_err(|error| archive_failed(&error))?;
         Ok(Outcome::Restored { key: from, generation: into })
@@ -185,7 +172,7 @@ impl Executor {
         &self,
         workspace: &Workspace,
         generation: Generation,
-        progress: &Progress,
+        transfer: &Transfer,
     ) -> Result<Outcome, Failed> {
         let base_path = format!("/w/{}/", workspace.id);
         let spec = InstanceSpec {
@@ -197,27 +184,19 @@ impl Executor {
             base_path,
         };
         let instances = &self.context.backends.instances;
-        instances.prepare(&spec.image_ref, progress).await.map_err(failed)?;
-        instances.start(&spec).await.map_err(failed)?;
+        instances.prepare(&spec.image_ref, &transfer.progress).await.map_err(failed)?;
+        instances.start(&spec, &transfer.fence).await.map_err(failed)?;
         Ok(Outcome::Done)
     }
 
     /// The controller's deadline ends this wait, not a count of our own.
-    async fn until_ready(&self, id: WorkspaceId) -> Result<Outcome, Failed> {
-        let mut pause = READY_STEP;
-        loop {
-            match self.context.backends.instances.status(id).await {
-                Ok(Some(Instance { state: InstanceState::Ready, .. })) => return Ok(Outcome::Done),
-                Ok(Some(Instance { state: InstanceState::Ended(how), .. })) => {
-                    return Err(action_failed(format!("the instance ended before it was ready: {how}")));
-                }
-                Ok(None) => return Err(action_failed("the instance disappeared before it was ready".into())),
-                // Busy starting, or the engine did not answer this time: ask again.
-                Ok(Some(Instance { state: InstanceState::Alive, .. })) | Err(_) => {}
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause + READY_STEP).min(READY_MOST);
-        }
+    async fn until_ready(
+        &self,
+        id: WorkspaceId,
+        waiting: &watch::Sender<Option<Waiting>>,
+    ) -> Result<Outcome, Failed> {
+        self.context.backends.instances.wait_ready(id, waiting).await.map_err(failed)?;
+        Ok(Outcome::Done)
     }
 
     async fn stop(&self, id: WorkspaceId) -> Result<Outcome, Failed> {
@@ -225,19 +204,19 @@ impl Executor {
         Ok(Outcome::Done)
     }
 
-    /// Immediately before each deletion: do we still lead, and does really nothing use it?
+    /// Immediately before each deletion: does really nothing use it? (That we still lead, the backend asks.)
     async fn delete_volumes(
         &self,
         workspace: &Workspace,
         generations: impl Iterator<Item = Generation>,
+        fence: &Fence,
     ) -> Result<Outcome, Failed> {
         let backends = &self.context.backends;
         for generation in generations {
             if backends.instances.status(workspace.id).await.map_err(failed)?.is_some() {
                 return Err(action_failed("an instance uses the volume that was to be deleted".into()));
             }
-            self.still_leads().await?;
-            backends.volumes.delete(&workspace.volume(generation)).await.map_err(failed)?;
+            backends.volumes.delete(&workspace.volume(generation), fence).await.map_err(failed)?;
         }
         Ok(Outcome::Done)
     }

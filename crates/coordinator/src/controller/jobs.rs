@@ -9,8 +9,10 @@ use std::{
 
 use codehub_archive::Progress as Meter;
 use codehub_domain::{
-    Epoch, ErrorReason, Failure, Progress, Timestamp, Workspace, WorkspaceId, decide::Outcome,
-    observed::Observed, plan::Action,
+    Epoch, ErrorReason, Failure, Progress, Timestamp, Workspace, WorkspaceId,
+    decide::Outcome,
+    observed::{Observed, Waiting},
+    plan::Action,
 };
 use codehub_store::{Due, StoreError};
 use futures::FutureExt as _;
@@ -59,6 +61,8 @@ pub(super) enum Finished {
 /// How far an action is.
 pub(super) struct UnderWay {
     pub(super) progress: Option<Progress>,
+    /// What it waits for, where a backend says so.
+    pub(super) waiting: Option<Waiting>,
     /// It has been at it, without a change, for longer than it may.
     pub(super) overdue: bool,
 }
@@ -74,6 +78,7 @@ struct Act {
     meter: Meter,
     /// Set when it got a place among those that may work at once.
     working: watch::Receiver<Option<Instant>>,
+    waiting: watch::Receiver<Option<Waiting>>,
     /// When the bytes done were last looked at, and how many they were.
     last: (Instant, u64),
     rate: u64,
@@ -203,11 +208,12 @@ impl Jobs {
         let id = workspace.id;
         let (cancel, meter) = (CancellationToken::new(), Meter::default());
         let (started, working) = watch::channel(None);
+        let (waits, waiting) = watch::channel(None);
         let executor = self.executor.clone();
         let (cancel_inside, meter_inside) = (cancel.clone(), meter.clone());
         let (number, handle) = self.spawn(Some(id), async move {
             let begun = Instant::now();
-            let attempt = executor.run(&workspace, &action, &meter_inside, &cancel_inside, &started);
+            let attempt = executor.run(&workspace, &action, &meter_inside, &cancel_inside, &started, &waits);
             let attempt = AssertUnwindSafe(attempt).catch_unwind().await;
             // The same policy as for any failure: a few more tries, then a person is told.
             let outcome = attempt.unwrap_or_else(|panic| {
@@ -219,7 +225,7 @@ impl Jobs {
             Finished::Act { workspace: id, action, outcome }
         });
         let now = Instant::now();
-        let act = Act { cancel, meter, working, last: (now, 0), rate: 0, moved: 0, moved_at: now };
+        let act = Act { cancel, meter, working, waiting, last: (now, 0), rate: 0, moved: 0, moved_at: now };
         self.of.insert(id, (number, Job { handle, act: Some(act) }));
     }
 
@@ -236,7 +242,11 @@ impl Jobs {
 
     /// How far the action of this workspace is; `None` when it is only being looked at, or waits for
     /// a place.
-    pub(super) fn under_way(&mut self, id: WorkspaceId, deadline: Option<Duration>) -> Option<UnderWay> {
+    pub(super) fn under_way(
+        &mut self,
+        id: WorkspaceId,
+        limit: impl Fn(Option<&Waiting>) -> Option<Duration>,
+    ) -> Option<UnderWay> {
         let act = self.of.get_mut(&id)?.1.act.as_mut()?;
         let since = (*act.working.borrow())?;
         let now = Instant::now();
@@ -252,7 +262,9 @@ impl Jobs {
         }
         let progress = (total > 0).then_some(Progress { done, total, rate: act.rate });
         let idle = now.duration_since(act.moved_at.max(since));
-        Some(UnderWay { progress, overdue: deadline.is_some_and(|limit| idle > limit) })
+        let waiting = act.waiting.borrow().clone();
+        let overdue = limit(waiting.as_ref()).is_some_and(|limit| idle > limit);
+        Some(UnderWay { progress, waiting, overdue })
     }
 }
 

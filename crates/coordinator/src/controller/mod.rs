@@ -24,7 +24,7 @@ use std::{
 use codehub_domain::{
     Epoch, Operation, Status, Timestamp, Truth, Workspace, WorkspaceId,
     decide::{self, Decision, Inputs, Outcome},
-    observed::Observed,
+    observed::{self, Observed},
     plan::Action,
     waiting::{Waiting, waiting},
 };
@@ -255,11 +255,12 @@ impl Controller {
     async fn watch(&mut self, workspace: &Workspace, now: Timestamp) -> Result<(), Stop> {
         self.pace.busy(Instant::now());
         let policy = self.context.settings.retry;
-        let Some(under_way) = self.jobs.under_way(workspace.id, policy.deadline(workspace.status.operation))
-        else {
+        let operation = workspace.status.operation;
+        let limit = |waiting: Option<&observed::Waiting>| policy.limit(operation, waiting);
+        let Some(under_way) = self.jobs.under_way(workspace.id, limit) else {
             return Ok(());
         };
-        let watched = decide::watch(workspace, under_way.progress, &policy, now);
+        let watched = decide::watch(workspace, under_way.progress, under_way.waiting.as_ref(), &policy, now);
         if watched.cancel && !under_way.overdue {
             // By its own clock it has not had its time yet: it waited for a free place.
             return Ok(());

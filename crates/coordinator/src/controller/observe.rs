@@ -8,12 +8,15 @@ use std::{
 };
 
 use codehub_domain::{
-    ArchiveKey, Generation, Timestamp, Truth, UserId, Workspace, WorkspaceId,
+    ArchiveKey, Generation, Operation, Timestamp, Truth, UserId, Workspace, WorkspaceId,
     decide::Outcome,
     observed::{Instance, InstanceState, Observed, Seen},
     plan::Action,
 };
-use codehub_runtime::{Listed, volumes::Scope};
+use codehub_runtime::{
+    Among, Known, Listed,
+    volumes::{ListedVolume, Scope},
+};
 use codehub_store::{Due, StoreError};
 
 use super::jobs::{Observation, Survey};
@@ -31,7 +34,9 @@ pub(super) async fn survey(context: &Context, due: Due) -> Result<Survey, StoreE
         return Ok(Survey { now: reading.now, found: Vec::new() });
     }
     // Instances before volumes: an instance seen here had its volume when the volumes are listed.
-    let instances = look(context, "instances", backends.instances.list()).await;
+    let known: Vec<Known> = workspaces.iter().map(known).collect();
+    let among = if full { Among::All(&known) } else { Among::Known(&known) };
+    let instances = look(context, "instances", backends.instances.list(among)).await;
     if full && let Some(instances) = &instances {
         // Whatever runs is looked at, also when nothing is known to be going on there.
         let known: BTreeSet<WorkspaceId> = workspaces.iter().map(|workspace| workspace.id).collect();
@@ -51,9 +56,9 @@ pub(super) async fn survey(context: &Context, due: Due) -> Result<Survey, StoreE
             .collect::<BTreeMap<_, _>>()
     });
     let volumes = volumes.map(|keys| {
-        let mut of: BTreeMap<WorkspaceId, BTreeSet<Generation>> = BTreeMap::new();
-        for key in keys {
-            of.entry(key.workspace).or_default().insert(key.generation);
+        let mut of: BTreeMap<WorkspaceId, Vec<ListedVolume>> = BTreeMap::new();
+        for listed in keys {
+            of.entry(listed.key.workspace).or_default().push(listed);
         }
         of
     });
@@ -63,13 +68,15 @@ pub(super) async fn survey(context: &Context, due: Due) -> Result<Survey, StoreE
             if context.elsewhere(&workspace).is_some() {
                 return (workspace, Some(Observed::default()));
             }
-            let seen = Observed {
+            let mut seen = Observed {
                 instance: instances
                     .as_ref()
                     .map_or(Seen::Unknown, |of| of.get(&workspace.id).cloned().into()),
-                volumes: volumes.as_ref().map_or(Seen::Unknown, |of| of.get(&workspace.id).cloned().into()),
-                archive: Seen::Unknown,
+                ..Observed::default()
             };
+            if let Some(of) = &volumes {
+                see_volumes(&mut seen, of.get(&workspace.id).map_or(&[][..], Vec::as_slice));
+            }
             let closer = needs_health(&seen.instance) || archive_to_see(&workspace, None).is_some();
             (workspace, (!closer).then_some(seen))
         })
@@ -98,10 +105,9 @@ pub(super) async fn look_at(
         seen.instance = status.map_or(Seen::Unknown, Seen::from);
         let scope = [(workspace.owner, id)];
         let volumes = look(context, "volumes", backends.volumes.list(Scope::Of(&scope))).await;
-        seen.volumes = volumes.map_or(Seen::Unknown, |keys| {
-            let set: BTreeSet<Generation> = keys.into_iter().map(|key| key.generation).collect();
-            if set.is_empty() { Seen::NotThere } else { Seen::There(set) }
-        });
+        if let Some(volumes) = volumes {
+            see_volumes(&mut seen, &volumes);
+        }
         if let Some(key) = archive_to_see(workspace, after.as_ref().map(|(_, outcome)| outcome)) {
             let head = look(context, "archive", backends.archives.head(&key)).await;
             seen.archive = head.map_or(Seen::Unknown, |found| found.map(|_| ()).into());
@@ -110,9 +116,30 @@ pub(super) async fn look_at(
     Observation { workspace, seen, after }
 }
 
-/// A listing tells that it lives; whether it answers has to be asked.
+/// What a listing may take for granted of this workspace.
+fn known(workspace: &Workspace) -> Known {
+    let status = &workspace.status;
+    Known {
+        workspace: workspace.id,
+        there: status.conditions.container_ready(),
+        under_way: status.operation != Operation::None,
+    }
+}
+
+/// Notes all volumes of a workspace, as listed.
+fn see_volumes(seen: &mut Observed, listed: &[ListedVolume]) {
+    let generations: BTreeSet<Generation> = listed.iter().map(|listed| listed.key.generation).collect();
+    seen.volumes = if generations.is_empty() { Seen::NotThere } else { Seen::There(generations) };
+    seen.trouble =
+        listed.iter().filter_map(|listed| Some((listed.key.generation, listed.trouble.clone()?))).collect();
+}
+
+/// A listing tells that it lives or ended; whether it answers, and how it ended, has to be asked.
 fn needs_health(instance: &Seen<Instance>) -> bool {
-    matches!(instance, Seen::There(Instance { state: InstanceState::Alive, .. }))
+    matches!(
+        instance,
+        Seen::There(Instance { state: InstanceState::Alive | InstanceState::Ended { .. }, .. })
+    )
 }
 
 /// The archive that has to be seen to judge this workspace: the one just written, or the one that is

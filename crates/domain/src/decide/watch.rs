@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::into_error;
 use crate::{
     ErrorReason, Failure, Operation, Progress, Status, Timestamp, Workspace,
+    condition::set,
     event::Transition,
+    observed::Waiting,
     retry::{self, Policy},
 };
 
@@ -20,8 +22,15 @@ pub struct Watch {
     pub cancel: bool,
 }
 
-/// Follows an action under way: saves its progress, and ends it when it stands still too long.
-pub fn watch(workspace: &Workspace, progress: Option<Progress>, policy: &Policy, now: Timestamp) -> Watch {
+/// Follows an action under way: saves its progress and what it waits for, and ends it when it stands still
+/// too long. Waiting for something else than before is movement, and each kind of waiting has its own limit.
+pub fn watch(
+    workspace: &Workspace,
+    progress: Option<Progress>,
+    waiting: Option<&Waiting>,
+    policy: &Policy,
+    now: Timestamp,
+) -> Watch {
     let mut status = workspace.status.clone();
     if status.operation == Operation::None {
         // Nothing asked for it any more.
@@ -34,15 +43,24 @@ pub fn watch(workspace: &Workspace, progress: Option<Progress>, policy: &Policy,
         }
         status.progress = Some(progress);
     }
-    if retry::overdue(&status, policy, now) {
-        return overdue(status, policy, now);
+    if let Some(waiting) = waiting {
+        let slot = &mut status.conditions.container_ready;
+        let reason = waiting.reason();
+        if slot.as_ref().is_none_or(|before| before.reason != reason) {
+            status.op_moved_at = Some(now);
+        }
+        set(slot, false, &reason, waiting.words.clone(), now);
+    }
+    let limit = policy.limit(status.operation, waiting);
+    if retry::overdue(&status, limit, now) {
+        let failure = timed_out(status.operation, waiting, limit.unwrap_or_default());
+        return overdue(status, failure, policy, now);
     }
     let changed = status != workspace.status;
     Watch { status: changed.then_some(status), transitions: Vec::new(), cancel: false }
 }
 
-fn overdue(mut status: Status, policy: &Policy, now: Timestamp) -> Watch {
-    let failure = timed_out(status.operation, policy);
+fn overdue(mut status: Status, failure: Failure, policy: &Policy, now: Timestamp) -> Watch {
     let mut transitions = Vec::new();
     if status.operation == Operation::Deleting {
         // Deleting never gives up: this try has failed, the next one follows.
@@ -56,7 +74,10 @@ fn overdue(mut status: Status, policy: &Policy, now: Timestamp) -> Watch {
     Watch { status: Some(status), transitions, cancel: true }
 }
 
-fn timed_out(operation: Operation, policy: &Policy) -> Failure {
-    let limit = policy.deadline(operation).unwrap_or(Duration::ZERO).as_secs();
-    Failure::new(ErrorReason::Timeout, format!("{operation} did not get any further for {limit} s"))
+fn timed_out(operation: Operation, waiting: Option<&Waiting>, limit: Duration) -> Failure {
+    let mut message = format!("{operation} did not get any further for {} s", limit.as_secs());
+    if let Some(Waiting { words, .. }) = waiting {
+        message = format!("{message}; it waited: {words}");
+    }
+    Failure::new(ErrorReason::Timeout, message)
 }

@@ -100,6 +100,12 @@ reasons! {
         TtlArchive(u32) => "ttl_archive",
         /// The instance ended by itself; says how.
         InstanceEnded(String) => "instance_ended",
+        /// The platform, or somebody's hand, ended the instance; says how.
+        InstanceInterrupted(String) => "instance_interrupted",
+        /// The instance cannot run: its image cannot be had; says why.
+        InstanceNoImage(String) => "instance_no_image",
+        /// The instance does not run yet; says what it waits for.
+        InstanceWaiting(String) => "instance_waiting",
         /// An operation ended early, and what it made so far is not used.
         Abandoned(Abandoned) => "operation_abandoned",
         /// It failed and waits for recovery.
@@ -191,8 +197,11 @@ impl fmt::Display for Reason {
             Self::Confirmed => f.write_str("confirmed"),
             Self::Abandoned(why) => write!(f, "cancelled: {}", why.text()),
             Self::InstanceEnded(how) => write!(f, "Instance ended: {how}"),
+            Self::InstanceInterrupted(how) => write!(f, "Instance was ended from outside: {how}"),
+            Self::InstanceNoImage(why) => write!(f, "Instance has no image: {why}"),
+            Self::InstanceWaiting(what) => write!(f, "Instance waits: {what}"),
             Self::InstanceNotAnswering => f.write_str("Instance does not answer its health check"),
-            Self::InstanceGone => f.write_str("Instance no longer exists"),
+            Self::InstanceGone => f.write_str("Instance was removed from outside"),
             Self::Failed(failure) => failure.fmt(f),
             Self::Other(text) => f.write_str(text),
         }

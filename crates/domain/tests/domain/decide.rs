@@ -6,7 +6,7 @@ use codehub_domain::{
     Desired, ErrorReason, Failure, Generation, Operation, Phase, Truth, Workspace,
     decide::{Decision, Outcome},
     desired,
-    event::Actor,
+    event::{Actor, Reason},
     observed::{InstanceState, Observed, Seen},
     plan::Action,
 };
@@ -213,7 +213,9 @@ fn a_new_leader_continues_what_it_finds() {
         // RUNNING, anything else → started again
         (Phase::Running, O::None, on_volume(Seen::NotThere), Phase::Standby, O::Starting, start()),
         (Phase::Running, O::None, on_volume(ended()), Phase::Standby, O::Starting, start()),
-        (Phase::Running, O::None, on_volume(alive()), Phase::Standby, O::Starting, start()),
+        // silent → looked at once more, and then started again
+        (Phase::Running, O::None, on_volume(alive()), Phase::Standby, O::None, None),
+        (Phase::Standby, O::None, on_volume(alive()), Phase::Standby, O::Starting, start()),
     ];
     for (phase, operation, seen, phase_after, operation_after, action) in rows {
         let desired = if operation == O::Stopping { Desired::Standby } else { Desired::Running };
@@ -338,7 +340,11 @@ fn deaths_further_apart_or_asked_for_or_merely_slow_do_not_count() {
     }
     let mut slow = ws.clone();
     for _ in 0..10 {
-        let got = step(&slow, &seen(alive(), volumes([CURRENT]), Seen::Unknown));
+        let looked = seen(alive(), volumes([CURRENT]), Seen::Unknown);
+        let fell = step(&slow, &looked);
+        assert!(fell.again && fell.action.is_none(), "it may be dying: another look tells");
+        slow = saved(&slow, &fell);
+        let got = step(&slow, &looked);
         slow = up_again(&slow, &got);
     }
     assert!(slow.status.home.deaths.is_empty());
@@ -346,6 +352,86 @@ fn deaths_further_apart_or_asked_for_or_merely_slow_do_not_count() {
     let got = die(&unwanted, NOW);
     assert!(got.status.home.deaths.is_empty());
     assert_eq!(got.status.operation, Operation::Stopping);
+}
+
+#[test]
+fn a_death_that_first_looks_like_silence_counts_once() {
+    let ws = given(Phase::Running, Desired::Running, Operation::None, Truth::Volume);
+    let silent = step(&ws, &seen(alive(), volumes([CURRENT]), Seen::Unknown));
+    let ws = saved(&ws, &silent);
+    assert_eq!((ws.status.phase, ws.status.operation), (Phase::Standby, Operation::None));
+    assert_eq!(silent.transitions[0].reason, Reason::InstanceNotAnswering);
+    let got = die(&ws, NOW + 1);
+    assert_eq!(got.status.home.deaths, [at(NOW + 1)]);
+    assert_eq!(
+        got.transitions[0].reason,
+        Reason::InstanceEnded("exit status 1".into()),
+        "told as what it was"
+    );
+    let ws = up_again(&ws, &got);
+    assert_eq!(ws.status.home.deaths, [at(NOW + 1)]);
+}
+
+#[test]
+fn what_the_platform_ends_is_started_again_as_often_as_it_takes() {
+    for instance in [evicted(), Seen::NotThere] {
+        let mut ws = given(Phase::Running, Desired::Running, Operation::None, Truth::Volume);
+        for _ in 0..10 {
+            let got = step(&ws, &seen(instance.clone(), volumes([CURRENT]), Seen::Unknown));
+            ws = up_again(&ws, &got);
+            assert!(ws.status.home.deaths.is_empty(), "{instance:?}");
+        }
+    }
+    let ws = given(Phase::Running, Desired::Running, Operation::None, Truth::Volume);
+    let got = step(&ws, &seen(evicted(), volumes([CURRENT]), Seen::Unknown));
+    assert_eq!(got.transitions[0].reason, Reason::InstanceInterrupted("the engine was restarted".into()));
+}
+
+#[test]
+fn a_home_with_trouble_is_there_and_neither_started_nor_packed() {
+    for (desired, operation) in
+        [(Desired::Running, Operation::Starting), (Desired::Archived, Operation::Archiving)]
+    {
+        let ws = given(Phase::Standby, desired, Operation::None, Truth::Volume);
+        let mut seen = seen(Seen::NotThere, volumes([CURRENT]), Seen::Unknown);
+        let fine = step(&ws, &seen);
+        assert_eq!(fine.status.operation, operation);
+        assert!(fine.action.is_some());
+        seen.trouble.insert(CURRENT, "it is being taken away".into());
+        let got = step(&ws, &seen);
+        assert_eq!((got.status.phase, &got.action), (Phase::Standby, &None), "not lost");
+        let failure = got.status.error.as_ref().unwrap();
+        assert_eq!(failure.reason, ErrorReason::ActionFailed);
+        assert!(failure.message.contains("it is being taken away"), "{failure}");
+        let ready = got.status.conditions.volume_ready.as_ref().unwrap();
+        assert_eq!(
+            (ready.reason.as_str(), ready.message.as_str()),
+            ("FoundWithTrouble", "it is being taken away")
+        );
+        // What is wrong with another generation is nothing to this one.
+        seen.trouble = std::iter::once((Generation(77), "old".to_owned())).collect();
+        assert_eq!(step(&ws, &seen).action, fine.action);
+    }
+}
+
+#[test]
+fn without_room_it_is_tried_until_there_is() {
+    let mut ws = given(Phase::Standby, Desired::Running, Operation::None, Truth::Volume);
+    let seen = at_rest(Phase::Standby);
+    let start = Action::StartInstance { generation: CURRENT };
+    ws = saved(&ws, &step(&ws, &seen));
+    let full = Outcome::Failed(Failure::new(ErrorReason::NoCapacity, "the quota is used up"));
+    for n in 1..20 {
+        let got = after(&ws, &seen, &start, &full);
+        assert_eq!(reason(&got), Some(ErrorReason::NoCapacity), "shown");
+        assert_eq!(
+            (got.status.phase, got.status.operation),
+            (Phase::Standby, Operation::Starting),
+            "try {n}"
+        );
+        assert!(got.status.next_retry_at.is_some());
+        ws = saved(&ws, &got);
+    }
 }
 
 #[test]

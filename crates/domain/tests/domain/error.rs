@@ -6,7 +6,7 @@ use codehub_domain::{ErrorReason, Failure};
 fn which_reasons_are_terminal() {
     for &reason in ErrorReason::ALL {
         let expected = match reason {
-            ErrorReason::ActionFailed | ErrorReason::Unreachable => false,
+            ErrorReason::ActionFailed | ErrorReason::Unreachable | ErrorReason::NoCapacity => false,
             ErrorReason::Timeout
             | ErrorReason::ImagePullFailed
             | ErrorReason::ContainerWithoutVolume

@@ -4,7 +4,7 @@
 use codehub_domain::{
     ArchiveKey, Desired, ErrorReason, Failure, Generation, Operation, Phase, Truth, Workspace,
     decide::{Decision, Outcome},
-    observed::{InstanceState, Observed, Seen},
+    observed::{EndedBy, InstanceState, Observed, Seen, WaitingFor},
     plan::Action,
     waiting::{Waiting, waiting},
 };
@@ -24,7 +24,14 @@ fn observations() -> Vec<Observed> {
     let mut all = Vec::new();
     let mut instances = vec![Seen::NotThere, Seen::Unknown];
     for generation in [CURRENT, OLD] {
-        for state in [InstanceState::Ready, InstanceState::Alive, InstanceState::Ended("1".into())] {
+        for state in [
+            InstanceState::Ready,
+            InstanceState::Alive,
+            InstanceState::Waiting(crate::support::waiting(WaitingFor::Image)),
+            InstanceState::died("1"),
+            InstanceState::evicted("2"),
+            InstanceState::Ended { by: EndedBy::Image, how: "3".into() },
+        ] {
             instances.push(instance(generation, state));
         }
     }

@@ -4,7 +4,7 @@ use codehub_domain::{
     Desired, ErrorReason, Failure, Operation, Phase, Truth,
     condition::{Condition, Conditions, set},
     judge,
-    observed::{InstanceState, Observed, Seen},
+    observed::{EndedBy, Instance, InstanceState, Observed, Seen, WaitingFor},
 };
 
 use crate::support::*;
@@ -123,12 +123,23 @@ fn archive_ready_is_the_archive_at_the_key() {
     }
 }
 
+fn no_image() -> Seen<Instance> {
+    instance(CURRENT, InstanceState::Ended { by: EndedBy::Image, how: "no such tag".into() })
+}
+
+fn waits() -> Seen<Instance> {
+    instance(CURRENT, InstanceState::Waiting(waiting(WaitingFor::Volume)))
+}
+
 #[test]
 fn container_ready_answers_its_health_check_on_this_home() {
     for (instance, before, expected, reason) in [
         (ready(), None, Some(true), "Ready"),
         (alive(), Some(true), Some(false), "NotReady"),
         (ended(), Some(true), Some(false), "Ended"),
+        (evicted(), Some(true), Some(false), "EndedFromOutside"),
+        (no_image(), Some(true), Some(false), "ImagePullFailed"),
+        (waits(), Some(true), Some(false), "WaitingForVolume"),
         (Seen::NotThere, Some(true), Some(false), "NotFound"),
         (instance(OLD, InstanceState::Ready), Some(true), Some(false), "WrongHome"),
         (Seen::Unknown, Some(true), Some(true), "Before"),

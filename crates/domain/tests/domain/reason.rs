@@ -13,7 +13,9 @@ fn every_code_is_read_as_what_was_stored() {
     let detail = |code: &str| match code {
         "created_from_archive" | "recovery_from_archive" => Some(KEY),
         "ttl_standby" | "ttl_archive" => Some("600"),
-        "instance_ended" => Some("exit code 1: out of memory"),
+        "instance_ended" | "instance_interrupted" | "instance_no_image" | "instance_waiting" => {
+            Some("exit code 1: out of memory")
+        }
         "operation_abandoned" => Some("home_was_in_use"),
         "failed" => Some("Timeout: it took: too long"),
         _ => None,

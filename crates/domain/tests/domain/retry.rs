@@ -119,14 +119,17 @@ fn an_operation_is_overdue_when_it_has_not_moved_for_its_limit() {
         status.op_started_at = Some(at(0));
         status.op_moved_at = Some(at(NOW));
         let Some(limit) = limit else {
-            assert!(!overdue(&status, &policy, Timestamp::MAX));
+            assert!(!overdue(&status, policy.deadline(operation), Timestamp::MAX));
             continue;
         };
         let limit = i64::try_from(limit).unwrap();
-        assert!(!overdue(&status, &policy, at(NOW + limit)), "{operation}");
-        assert!(overdue(&status, &policy, at(NOW + limit + 1)), "{operation}");
+        assert!(!overdue(&status, policy.deadline(operation), at(NOW + limit)), "{operation}");
+        assert!(overdue(&status, policy.deadline(operation), at(NOW + limit + 1)), "{operation}");
         status.op_moved_at = None;
-        assert!(overdue(&status, &policy, at(limit + 1)), "{operation}: counts from its start");
+        assert!(
+            overdue(&status, policy.deadline(operation), at(limit + 1)),
+            "{operation}: counts from its start"
+        );
     }
 }
 

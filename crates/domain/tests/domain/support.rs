@@ -7,7 +7,7 @@ use codehub_domain::{
     Status, Timestamp, Truth, UserId, Workspace, WorkspaceId,
     condition::set,
     decide::{Decision, Inputs, Outcome, decide},
-    observed::{Instance, InstanceState, Observed, Seen},
+    observed::{Instance, InstanceState, Observed, Seen, Waiting, WaitingFor},
     plan::Action,
     retry::Policy,
 };
@@ -148,7 +148,15 @@ pub(crate) fn alive() -> Seen<Instance> {
 }
 
 pub(crate) fn ended() -> Seen<Instance> {
-    instance(CURRENT, InstanceState::Ended("exit status 1".into()))
+    instance(CURRENT, InstanceState::died("exit status 1"))
+}
+
+pub(crate) fn evicted() -> Seen<Instance> {
+    instance(CURRENT, InstanceState::evicted("the engine was restarted"))
+}
+
+pub(crate) fn waiting(kind: WaitingFor) -> Waiting {
+    Waiting { kind, words: format!("no {kind} yet") }
 }
 
 pub(crate) fn volumes<const N: usize>(generations: [Generation; N]) -> Seen<BTreeSet<Generation>> {
@@ -160,7 +168,7 @@ pub(crate) fn seen(
     volumes: Seen<BTreeSet<Generation>>,
     archive: Seen<()>,
 ) -> Observed {
-    Observed { instance, volumes, archive }
+    Observed { instance, volumes, trouble: Default::default(), archive }
 }
 
 /// What is to be seen of a workspace at rest in that phase.

@@ -3,6 +3,7 @@
 use codehub_domain::{
     Desired, ErrorReason, Operation, Phase, Progress, Truth, Workspace,
     decide::{Watch, watch},
+    observed::WaitingFor,
     retry::Policy,
 };
 
@@ -17,7 +18,46 @@ fn progress(done: u64) -> Option<Progress> {
 }
 
 fn watched(ws: &Workspace, done: Option<Progress>, second: i64) -> Watch {
-    watch(ws, done, &Policy::default(), at(second))
+    watch(ws, done, None, &Policy::default(), at(second))
+}
+
+fn waits(ws: &Workspace, kind: WaitingFor, second: i64) -> Watch {
+    watch(ws, None, Some(&waiting(kind)), &Policy::default(), at(second))
+}
+
+#[test]
+fn each_kind_of_waiting_is_shown_and_has_its_own_limit() {
+    let policy = Policy::default();
+    for (kind, limit) in [
+        (WaitingFor::Capacity, Some(policy.schedule_deadline)),
+        (WaitingFor::Volume, Some(policy.schedule_deadline)),
+        (WaitingFor::Image, Some(policy.pull_deadline)),
+        (WaitingFor::Container, Some(policy.container_deadline)),
+        (WaitingFor::Node, None),
+    ] {
+        let ws = given(Phase::Standby, Desired::Running, Operation::Starting, Truth::Volume);
+        // The operation's own limit is over: what it waits for now is news.
+        let begun = waits(&ws, kind, NOW + 1_000);
+        assert!(!begun.cancel, "{kind}");
+        let ws = Workspace { status: begun.status.unwrap(), ..ws };
+        assert_eq!(ws.status.op_moved_at, Some(at(NOW + 1_000)));
+        let shown = ws.status.conditions.container_ready.clone().unwrap();
+        assert_eq!((shown.status, shown.reason), (false, format!("WaitingFor{kind}")));
+        assert_eq!(shown.message, format!("no {kind} yet"));
+        let Some(limit) = limit else {
+            assert!(!waits(&ws, kind, NOW + 1_000_000).cancel, "{kind}");
+            continue;
+        };
+        let limit = i64::try_from(limit.as_secs()).unwrap();
+        let still = waits(&ws, kind, NOW + 1_000 + limit);
+        assert_eq!((still.status, still.cancel), (None, false), "{kind}: nothing new, nothing saved");
+        let over = waits(&ws, kind, NOW + 1_001 + limit);
+        assert!(over.cancel);
+        let failure = over.status.unwrap().error.unwrap();
+        assert_eq!(failure.reason, ErrorReason::Timeout);
+        let words = format!("STARTING did not get any further for {limit} s; it waited: no {kind} yet");
+        assert_eq!(failure.message, words);
+    }
 }
 
 fn moved(ws: &Workspace, done: u64, second: i64) -> Workspace {

@@ -91,6 +91,7 @@ impl World {
         Observed {
             instance: self.instance.clone().into(),
             volumes: (!volumes.is_empty()).then_some(volumes).into(),
+            trouble: Default::default(),
             archive,
         }
     }
@@ -338,7 +339,10 @@ impl World {
             }
             6 => {
                 if let Some(instance) = &mut self.instance {
-                    instance.state = InstanceState::Ended("killed".into());
+                    instance.state = match dice.roll(2) {
+                        0 => InstanceState::died("killed"),
+                        _ => InstanceState::evicted("drained"),
+                    };
                 }
             }
             7 => self.instance = None,

@@ -103,12 +103,12 @@ impl Memo {
         self.fresh.is_current(now) && proxy.callers.still_recognizes(&self.caller, now)
     }
     fn place(&self) -> Mount<'_> {
-        let Fresh { entry, view, upstream, .. } = &self.fresh;
+        let Fresh { entry, upstream, .. } = &self.fresh;
         Mount {
             base_path: &entry.base.path,
-            upstream: upstream.address(),
+            upstream: upstream.address.port(),
             host: Some(&self.host),
-            strip_prefix: view.ide.strip_prefix,
+            strip_prefix: !upstream.keeps_prefix,
         }
     }
 }
@@ -224,7 +224,7 @@ fn is_plain(byte: u8) -> bool {
 /// Writes the request's head for the workspace.
 fn write(out: &mut BytesMut, request: &head::Request<'_>, client: &Client, memo: &Memo, id: &[u8; 32]) {
     let (prefix, host) = (memo.fresh.entry.base.prefix.as_bytes(), memo.host.as_bytes());
-    let gone = if memo.fresh.view.ide.strip_prefix { prefix.len() } else { 0 };
+    let gone = if memo.fresh.upstream.keeps_prefix { 0 } else { prefix.len() };
     let cookies = memo.cookie_left.as_deref().map_or(Cookies::AsSent, Cookies::Replaced);
     let our_authorization = memo.caller.identified.our_authorization;
     let named = Named::default();

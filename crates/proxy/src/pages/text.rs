@@ -235,6 +235,10 @@ impl Lang {
                 "Its home is gone. On the dashboard you can restore an archive or accept the loss.",
                 "홈이 사라졌습니다. 대시보드에서 보관본을 복원하거나 손실을 받아들일 수 있습니다.",
             ),
+            ErrorReason::NoCapacity => self.pick(
+                "There is no room for it now. It is tried again until there is.",
+                "지금은 공간이 부족합니다. 자리가 생길 때까지 다시 시도합니다.",
+            ),
             ErrorReason::ActionFailed | ErrorReason::Unreachable | ErrorReason::RetryExceeded => self.pick(
                 "It failed several times. Recovering tries again.",
                 "여러 번 실패했습니다. 복구하면 다시 시도합니다.",

@@ -88,7 +88,7 @@ async fn one_request_id_on_both_sides() {
 async fn the_prefix_is_kept_for_programs_that_know_it() {
     let upstream = Upstream::echoing_heads().await;
     let rig = Rig::before(&upstream).await;
-    rig.gate.change(|view| view.ide.strip_prefix = false);
+    rig.gate.upstream.lock().unwrap().as_mut().unwrap().keeps_prefix = true;
     let answer = rig.get("/lab?x", &[]).await;
     assert!(body_of(&answer).starts_with(&format!("GET /w/{}/lab?x HTTP/1.1", workspace())));
 }
@@ -158,6 +158,22 @@ async fn a_moved_workspace_is_looked_for_once_more() {
     let_time_pass(Duration::from_millis(300)).await;
     assert_eq!(status_of(&rig.get("/", &[]).await), 200);
     assert_eq!(rig.gate.looks.load(SeqCst), 0);
+}
+
+/// Somebody else may listen where a workspace did: nothing that is open to the one leads to the other.
+#[tokio::test]
+async fn another_instance_gets_no_connection_of_the_one_before() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = Rig::before(&upstream).await;
+    for _ in 0..2 {
+        assert_eq!(status_of(&rig.get("/", &[]).await), 200);
+    }
+    assert_eq!(upstream.connections.load(SeqCst), 1, "kept alive");
+    rig.gate.upstream.lock().unwrap().as_mut().unwrap().instance =
+        codehub_upstream::InstanceTag::of(&"the next one");
+    rig.gate.change(|view| view.name.push('!'));
+    assert_eq!(status_of(&rig.get("/", &[]).await), 200);
+    assert_eq!(upstream.connections.load(SeqCst), 2);
 }
 
 #[tokio::test]

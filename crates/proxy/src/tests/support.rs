@@ -253,7 +253,7 @@ impl Rig {
     }
 
     pub(super) fn lead_to(&self, upstream: &Upstream) {
-        *self.gate.upstream.lock().unwrap() = Some(upstream.addr.into());
+        *self.gate.upstream.lock().unwrap() = Some(codehub_upstream::Upstream::at(upstream.addr));
     }
 
     pub(super) async fn connect(&self) -> TcpStream {

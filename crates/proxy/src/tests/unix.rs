@@ -26,7 +26,8 @@ async fn behind_socket(upstream: &Upstream, dir: &tempfile::TempDir) -> Rig {
         }
     });
     let rig = Rig::new().await;
-    *rig.gate.upstream.lock().unwrap() = Some(runtime::Upstream::Socket(path.to_str().unwrap().into()));
+    *rig.gate.upstream.lock().unwrap() =
+        Some(runtime::Upstream::at(runtime::Address::Socket(path.to_str().unwrap().into())));
     rig
 }
 

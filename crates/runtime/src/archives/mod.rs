@@ -1,17 +1,21 @@
 //! The archives port. How bytes are laid out is nobody's business but the implementation's.
+//!
+//! Read-your-writes: what a call that returned has stored or deleted is seen so by every later call, from
+//! whatever process: `head` and both lists after `put` show it, after `delete` they do not.
 
 pub mod record;
 #[cfg(test)]
 mod record_tests;
-mod volume;
+mod stored;
 
 use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, ArchiveRecord, ErrorReason, Failure, Timestamp, VolumeKey, WorkspaceId};
-use tokio_util::sync::CancellationToken;
 
-use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream, Progress};
+use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream};
 
-pub use volume::VolumeArchives;
+pub use stored::StoredArchives;
+
+use crate::homes::Transfer;
 
 type Result<T> = std::result::Result<T, ArchiveError>;
 
@@ -55,24 +59,12 @@ pub trait Archives: Send + Sync + 'static {
     /// Packs the volume and stores it: data, then meta, then both verified. Keeps the finished work of an earlier
     /// try where that is what the volume is packed to (anything else is `Corrupted`); never overwrites a finished
     /// archive. What it returns was computed here, not read from the store.
-    async fn put(
-        &self,
-        key: &ArchiveKey,
-        volume: &VolumeKey,
-        progress: &Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ArchiveMeta>;
+    async fn put(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta>;
     /// Stores the archive of an empty home.
     async fn put_empty(&self, key: &ArchiveKey) -> Result<ArchiveMeta>;
     /// Unpacks into the (existing, empty) volume. `Ok` means: all of it, checked against its
     /// checksum, and durable.
-    async fn fetch(
-        &self,
-        key: &ArchiveKey,
-        volume: &VolumeKey,
-        progress: &Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ArchiveMeta>;
+    async fn fetch(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta>;
     /// `None`: data or meta is definitely not there.
     async fn head(&self, key: &ArchiveKey) -> Result<Option<ArchiveMeta>>;
     /// What an archive is that nothing was recorded about yet: its own word. `None` as in [`Archives::head`].
@@ -81,6 +73,7 @@ pub trait Archives: Send + Sync + 'static {
     }
     /// Everything of this deployment. Complete, or an error.
     async fn list(&self) -> Result<Vec<ListedArchive>>;
+    /// Those of one workspace. Complete, or an error.
     async fn list_of(&self, workspace: WorkspaceId) -> Result<Vec<ListedArchive>>;
     /// What is in the directory `dir` of an archive (empty: the home), names after `after`, without
     /// restoring it; `None` when it has no such directory. Held against the record: meta, index, and what is read.

@@ -1,11 +1,11 @@
 //! Archives held against what is known of them: whoever can write to the store of archives can then destroy a home,
 //! but not put another in its place.
 
-use codehub_archive::{ArchiveError, ArchiveMeta, Expected, Progress};
+use codehub_archive::{ArchiveError, ArchiveMeta, Expected};
 use codehub_domain::{ArchiveKey, ArchiveRecord, VolumeKey};
-use tokio_util::sync::CancellationToken;
 
 use super::{Archives, Result};
+use crate::homes::Transfer;
 
 /// What to write down about an archive that has just been made.
 pub fn record(key: ArchiveKey, meta: &ArchiveMeta) -> ArchiveRecord {
@@ -44,13 +44,12 @@ pub async fn fetch_recorded(
     archives: &dyn Archives,
     record: &ArchiveRecord,
     volume: &VolumeKey,
-    progress: &Progress,
-    cancel: &CancellationToken,
+    transfer: &Transfer,
 ) -> Result<ArchiveMeta> {
     if head_recorded(archives, record).await?.is_none() {
         return Err(ArchiveError::NotFound { key: record.key.to_string() });
     }
-    held(record, archives.fetch(&record.key, volume, progress, cancel).await?)
+    held(record, archives.fetch(&record.key, volume, transfer).await?)
 }
 
 fn held(record: &ArchiveRecord, meta: ArchiveMeta) -> Result<ArchiveMeta> {

@@ -3,21 +3,27 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use codehub_archive::{ArchiveError, ObjectArchives, Progress, S3Config};
+use codehub_archive::{ArchiveError, ObjectArchives, PackOptions, S3Config};
 use codehub_domain::{ArchiveKey, ArchiveRecord, Generation, OpId, UserId, VolumeKey, WorkspaceId};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    Archives, VolumeArchives,
+    Archives, StoredArchives,
     record::{fetch_recorded, head_recorded, record},
 };
-use crate::volumes::{Volumes as _, directory::DirectoryVolumes};
+use crate::{
+    Fence,
+    homes::{DirectoryTransfer, Transfer},
+    volumes::{
+        Volumes as _,
+        directory::{DirectoryVolumes, home_dir},
+    },
+};
 
 /// Two people's archives in one store, and what an attacker can do to it.
 struct Place {
     _dir: tempfile::TempDir,
-    archives: VolumeArchives,
+    archives: StoredArchives,
     objects: ObjectArchives,
     volumes: Arc<DirectoryVolumes>,
     mine: ArchiveRecord,
@@ -40,20 +46,20 @@ impl Place {
     async fn new(dir: tempfile::TempDir, objects: ObjectArchives) -> Self {
         let volumes = Arc::new(DirectoryVolumes::new(dir.path()));
         volumes.prepare().await.unwrap();
-        let archives = VolumeArchives::new("test", objects.clone(), volumes.clone());
+        let homes = DirectoryTransfer::new(dir.path(), PackOptions::default());
+        let archives = StoredArchives::new("test", objects.clone(), Arc::new(homes));
         let mut records = Vec::new();
         for text in ["mine", "them"] {
             let key = new_key();
-            volumes.create(&volume(key, 1)).await.unwrap();
-            let home = volumes.path(&volume(key, 1)).unwrap();
+            volumes.create(&volume(key, 1), 0).await.unwrap();
+            let home = home_dir(dir.path(), &volume(key, 1));
             fs::write(home.join("whose"), text).unwrap();
             // Of the same length when packed: only the text differs.
             for path in [home.join("whose"), home] {
                 let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
                 fs::File::open(path).unwrap().set_times(times).unwrap();
             }
-            let (progress, cancel) = (Progress::new(), CancellationToken::new());
-            let meta = archives.put(&key, &volume(key, 1), &progress, &cancel).await.unwrap();
+            let meta = archives.put(&key, &volume(key, 1), &Transfer::default()).await.unwrap();
             records.push(record(key, &meta));
         }
         let theirs = records.pop().unwrap();
@@ -98,10 +104,9 @@ impl Place {
     /// What a restore under this record says, and what is on the volume afterwards.
     async fn restore(&self, record: &ArchiveRecord, generation: u32) -> Result<String, ArchiveError> {
         let volume = volume(record.key, generation);
-        self.volumes.create(&volume).await.unwrap();
-        let (progress, cancel) = (Progress::new(), CancellationToken::new());
-        fetch_recorded(&self.archives, record, &volume, &progress, &cancel).await?;
-        Ok(fs::read_to_string(self.volumes.path(&volume).unwrap().join("whose")).unwrap())
+        self.volumes.create(&volume, 0).await.unwrap();
+        fetch_recorded(&self.archives, record, &volume, &Transfer::default()).await?;
+        Ok(fs::read_to_string(home_dir(self._dir.path(), &volume).join("whose")).unwrap())
     }
 
     async fn refuses(&self, what: &str) {
@@ -112,7 +117,7 @@ impl Place {
         if let Ok(Some((_, Some(_)))) = self.archives.file(&self.mine, b"whose").await {
             panic!("{what}: a file was shown");
         }
-        self.volumes.delete(&volume(self.mine.key, 9)).await.unwrap();
+        self.volumes.delete(&volume(self.mine.key, 9), &Fence::open()).await.unwrap();
     }
 }
 
@@ -169,11 +174,10 @@ async fn a_swapped_stream_is_refused() {
 #[tokio::test]
 async fn an_older_archive_of_the_same_workspace_is_refused() {
     Place::each(async |place| {
-        let home = place.volumes.path(&volume(place.mine.key, 1)).unwrap();
+        let home = home_dir(place._dir.path(), &volume(place.mine.key, 1));
         fs::write(home.join("whose"), "more").unwrap();
         let newer = ArchiveKey::of(place.mine.key.workspace, OpId::from_uuid(Uuid::now_v7()));
-        let (progress, cancel) = (Progress::new(), CancellationToken::new());
-        let meta = place.archives.put(&newer, &volume(newer, 1), &progress, &cancel).await.unwrap();
+        let meta = place.archives.put(&newer, &volume(newer, 1), &Transfer::default()).await.unwrap();
         let [data, old_meta] = place.stored(place.mine.key).await;
         place.put(newer, &data, &old_meta).await;
         let error = place.restore(&record(newer, &meta), 4).await.unwrap_err();
@@ -187,10 +191,7 @@ async fn an_older_archive_of_the_same_workspace_is_refused() {
 async fn an_upload_that_is_there_already_counts_only_where_it_is_this_home() {
     Place::each(async |place| {
         let key = place.mine.key;
-        let put = async || {
-            let (progress, cancel) = (Progress::new(), CancellationToken::new());
-            place.archives.put(&key, &volume(key, 1), &progress, &cancel).await
-        };
+        let put = async || place.archives.put(&key, &volume(key, 1), &Transfer::default()).await;
         assert_eq!(record(key, &put().await.unwrap()), place.mine);
         let mine = place.stored(key).await;
         let [data, meta] = place.stored(place.theirs.key).await;

@@ -1,6 +1,11 @@
 //! The connection to the engine, and what its errors mean.
 
-use std::{collections::HashMap, fmt::Display, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt::Display,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use bollard::{Docker, errors::Error, query_parameters::ListContainersOptionsBuilder};
 use codehub_domain::{Generation, WorkspaceId};
@@ -26,12 +31,13 @@ pub(super) type Labels = HashMap<String, String>;
 pub struct Engine {
     host: String,
     client: OnceCell<Docker>,
+    outages: AtomicU64,
 }
 
 impl Engine {
     /// `unix:///var/run/docker.sock`, `tcp://…`; TLS as Docker's own client does it.
     pub fn new(host: &str) -> Self {
-        Self { host: host.to_owned(), client: OnceCell::new() }
+        Self { host: host.to_owned(), client: OnceCell::new(), outages: AtomicU64::new(0) }
     }
 
     /// Where the engine is, for messages.
@@ -42,6 +48,16 @@ impl Engine {
     /// Whether it is on this machine, as far as its address says.
     pub fn is_local(&self) -> bool {
         self.host.starts_with("unix://")
+    }
+
+    /// How often it has been away, as far as was noticed: whatever ended meanwhile may have ended with it.
+    pub(super) fn outages(&self) -> u64 {
+        self.outages.load(Ordering::Acquire)
+    }
+
+    /// It did not answer, or broke off.
+    pub(super) fn was_away(&self) {
+        self.outages.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) async fn client(&self) -> Result<&Docker> {
@@ -63,16 +79,20 @@ impl Engine {
             Error::DockerResponseServerError { status_code, message }
                 if !is_going_down(*status_code, message) =>
             {
-                RuntimeError::Failed(format!("the engine could not {what}: {message}"))
+                let text = format!("the engine could not {what}: {message}");
+                if is_full(message) { RuntimeError::NoCapacity(text) } else { RuntimeError::Failed(text) }
             }
             Error::DockerContainerWaitError { .. } | Error::DockerStreamError { .. } => {
                 RuntimeError::Failed(format!("the engine could not {what}: {error}"))
             }
-            _ => RuntimeError::Unreachable(format!(
-                "the engine at {} does not answer (to {what}): {}",
-                self.host,
-                chain(&error)
-            )),
+            _ => {
+                self.was_away();
+                RuntimeError::Unreachable(format!(
+                    "the engine at {} does not answer (to {what}): {}",
+                    self.host,
+                    chain(&error)
+                ))
+            }
         }
     }
 
@@ -104,6 +124,18 @@ fn is_going_down(status: u16, message: &str) -> bool {
         ]
         .iter()
         .any(|sign| message.contains(sign))
+}
+
+/// Whether it says that it has no room: trying again later may help, and nothing is wrong with the workspace.
+fn is_full(message: &str) -> bool {
+    [
+        "no space left on device",
+        "no available IPv4 addresses",
+        "no available ipv4 addresses",
+        "fully subnetted",
+    ]
+    .iter()
+    .any(|sign| message.contains(sign))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -4,9 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bollard::query_parameters::EventsOptionsBuilder;
-use codehub_domain::WorkspaceId;
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
+
+use crate::Notice;
 
 use super::engine::{Engine, LABEL_INSTANCE, label_filter, read_labels};
 
@@ -14,22 +15,14 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Notices that wait to be passed on.
 const QUEUE: usize = 64;
 
-/// What an engine's event asks the controller to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
-    /// This workspace's container ended.
-    Changed(WorkspaceId),
-    /// Something happened, or may have while nobody listened.
-    Wake,
-}
-
 /// Notices of containers that end, for as long as the receiver lives. Losing one costs time only.
-pub fn watch_events(engine: Arc<Engine>, deployment: String) -> mpsc::Receiver<Notice> {
+pub(super) fn watch(engine: Arc<Engine>, deployment: String) -> mpsc::Receiver<Notice> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
         // Nobody listens any more: then there is nothing to watch for.
         while !sender.is_closed() {
             let _ = follow(&engine, &deployment, &sender).await;
+            engine.was_away();
             tokio::time::sleep(AGAIN).await;
         }
     });
@@ -45,7 +38,7 @@ async fn follow(
     let Ok(client) = engine.client().await else { return Ok(()) };
     let mut filters = label_filter(&[(LABEL_INSTANCE, deployment)]);
     filters.insert("type", vec!["container".to_owned()]);
-    filters.insert("event", vec!["die".to_owned(), "oom".to_owned()]);
+    filters.insert("event", vec!["die".to_owned(), "oom".to_owned(), "destroy".to_owned()]);
     let mut events = Box::pin(client.events(Some(EventsOptionsBuilder::new().filters(&filters).build())));
     sender.send(Notice::Wake).await?;
     while let Some(Ok(event)) = events.next().await {

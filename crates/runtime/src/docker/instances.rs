@@ -11,14 +11,14 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use bollard::{
     container::LogOutput,
-    models::{ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummaryStateEnum},
+    models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummaryStateEnum},
     query_parameters::{
         CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
         StopContainerOptionsBuilder,
@@ -26,9 +26,10 @@ use bollard::{
 };
 use codehub_domain::{
     Generation, WorkspaceId,
-    observed::{Instance, InstanceState},
+    observed::{EndedBy, Instance, InstanceState},
 };
 use futures::StreamExt as _;
+use tokio::sync::mpsc;
 
 use super::{
     DockerConfig, Reach, body,
@@ -36,21 +37,30 @@ use super::{
         Engine, LABEL_CONFIG, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, found, is_missing, is_status,
     },
     engine::{label_filter, read_labels},
-    image,
+    events, image,
     network::Network,
     safeguards::{self, Watch},
     write_default_files,
 };
 use crate::{
-    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Safeguard,
+    Among, Fence, InstanceSpec, Instances, Listed, LogQuery, LogStream, Notice, Result, RuntimeError,
+    Safeguard,
     process::health::{self, Health},
 };
 use codehub_archive::Progress;
-use codehub_upstream::Upstream;
+use codehub_upstream::{InstanceTag, Upstream};
 
 /// How often it is asked whether what is being removed is gone.
 const GONE_STEP: Duration = Duration::from_millis(50);
 const GONE_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long the engine may take to notice the end of a program that no longer answers.
+const DYING: Duration = Duration::from_secs(1);
+
+const NEVER_STARTED: &str = "it was never started";
+/// The exit code of a program that SIGKILL ended.
+const KILLED: i64 = 137;
+const REMOVED: &str = "its container was removed";
 
 /// Instances as containers of one Docker engine.
 #[derive(Clone)]
@@ -61,6 +71,8 @@ pub struct DockerRuntime {
 struct Inner {
     engine: Arc<Engine>,
     config: DockerConfig,
+    /// The name of the program.
+    ide: Arc<str>,
     network: Network,
     /// One at a time makes the network or its rules.
     making: tokio::sync::Mutex<()>,
@@ -69,7 +81,11 @@ struct Inner {
     /// The volumes that this process has furnished.
     furnished: Mutex<HashMap<WorkspaceId, Generation>>,
     /// Where containers were last seen: what runs is proxied while the engine is away.
-    seen_at: Mutex<HashMap<WorkspaceId, SocketAddr>>,
+    seen_at: Mutex<HashMap<WorkspaceId, Upstream>>,
+    /// Which container of a workspace was last seen to run, and after how many outages of the engine.
+    alive: Mutex<HashMap<WorkspaceId, (String, u64)>>,
+    /// Which container of a workspace has answered.
+    answered: Mutex<HashMap<WorkspaceId, String>>,
 }
 
 pub(super) fn container_name(id: WorkspaceId) -> String {
@@ -83,11 +99,14 @@ impl DockerRuntime {
         let inner = Inner {
             engine,
             network,
+            ide: config.ide.name.as_str().into(),
             config,
             making: tokio::sync::Mutex::default(),
             watch: tokio::sync::Mutex::default(),
             furnished: Mutex::default(),
             seen_at: Mutex::default(),
+            alive: Mutex::default(),
+            answered: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -113,11 +132,11 @@ impl Instances for DockerRuntime {
         image::ensure(&self.inner.engine, image_ref, self.inner.config.pull, progress).await
     }
 
-    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+    async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> Result<()> {
         // As a task of its own: a caller that gives up does not leave it half done.
-        let (inner, spec) = (Arc::clone(&self.inner), spec.clone());
+        let (inner, spec, fence) = (Arc::clone(&self.inner), spec.clone(), fence.clone());
         let started = Instant::now();
-        let outcome = tokio::spawn(async move { inner.start(&spec).await }).await;
+        let outcome = tokio::spawn(async move { inner.start(&spec, &fence).await }).await;
         metrics::histogram!(crate::metric::DOCKER_START_SECONDS).record(started.elapsed().as_secs_f64());
         outcome.map_err(|error| RuntimeError::Failed(format!("the start failed: {error}")))?
     }
@@ -129,19 +148,35 @@ impl Instances for DockerRuntime {
     }
 
     async fn status(&self, id: WorkspaceId) -> Result<Option<Instance>> {
+        let outages = self.inner.engine.outages();
         let Some((generation, container)) = self.inner.ours(id).await? else { return Ok(None) };
         let state = match ended(&container) {
-            Some(how) => InstanceState::Ended(how),
+            Some(how) => self.inner.ended(id, &container, how),
             None if is_paused(&container) => return Err(paused(&container)),
-            None => self.inner.health(id, &container).await?,
+            None => {
+                self.inner.is_alive(id, container.id.as_deref(), outages);
+                match self.inner.health(id, &container).await {
+                    Ok(InstanceState::Ready) => {
+                        self.inner.answered().insert(id, container.id.unwrap_or_default());
+                        InstanceState::Ready
+                    }
+                    health => return self.inner.after_silence(id, &container, health).await,
+                }
+            }
         };
         Ok(Some(Instance { generation, state }))
     }
 
-    async fn list(&self) -> Result<Vec<Listed>> {
+    async fn list(&self, among: Among<'_>) -> Result<Vec<Listed>> {
         let inner = &self.inner;
         let deployment = inner.config.deployment.as_str();
-        let filter = label_filter(&[(LABEL_INSTANCE, deployment), (LABEL_WORKSPACE, "")]);
+        // One workspace can be asked for by name; several cost no more than all.
+        let one = match among {
+            Among::Known([known]) => known.workspace.to_string(),
+            Among::All(_) | Among::Known(_) => String::new(),
+        };
+        let filter = label_filter(&[(LABEL_INSTANCE, deployment), (LABEL_WORKSPACE, &one)]);
+        let outages = inner.engine.outages();
         let containers = inner.engine.containers(filter).await?;
         if !containers.is_empty() {
             // A survey does not wait for it.
@@ -153,14 +188,20 @@ impl Instances for DockerRuntime {
                 return None;
             }
             let (workspace, generation) = read_labels(labels, deployment)?;
+            if !among.contains(workspace) {
+                return None;
+            }
             let state = match container.state {
-                Some(ContainerSummaryStateEnum::CREATED) => {
-                    InstanceState::Ended("it was never started".into())
-                }
+                Some(ContainerSummaryStateEnum::CREATED) => InstanceState::evicted(NEVER_STARTED),
+                Some(ContainerSummaryStateEnum::REMOVING) => InstanceState::evicted(REMOVED),
                 Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::DEAD) => {
-                    InstanceState::Ended(container.status.unwrap_or_else(|| "it ended".into()))
+                    let by = inner.ended_by(workspace, container.id.as_deref());
+                    InstanceState::Ended { by, how: container.status.unwrap_or_else(|| "it ended".into()) }
                 }
-                _ => InstanceState::Alive,
+                _ => {
+                    inner.is_alive(workspace, container.id.as_deref(), outages);
+                    InstanceState::Alive
+                }
             };
             Some(Listed { workspace, instance: Instance { generation, state } })
         });
@@ -175,27 +216,25 @@ impl Instances for DockerRuntime {
                 Err(paused(&container))
             }
             Ok(Some((_, container))) if ended(&container).is_none() => {
-                Ok(self.inner.address(id, &container).map(Upstream::Port))
+                Ok(self.inner.upstream(id, &container))
             }
             Ok(_) => {
                 self.inner.forget(id);
                 Ok(None)
             }
             // Not knowing better, it is where it was.
-            Err(error @ RuntimeError::Unreachable(_)) => {
-                self.inner.last_seen(id).map(|address| Some(address.into())).ok_or(error)
-            }
+            Err(error @ RuntimeError::Unreachable(_)) => self.inner.last_seen(id).map(Some).ok_or(error),
             Err(error) => Err(error),
         }
+    }
+
+    fn watch(&self) -> Option<mpsc::Receiver<Notice>> {
+        Some(events::watch(Arc::clone(&self.inner.engine), self.inner.config.deployment.clone()))
     }
 
     async fn safeguards(&self) -> Vec<Safeguard> {
         let inner = &self.inner;
         safeguards::look(&inner.engine, &inner.network, &inner.config).await
-    }
-
-    fn keeps_prefix(&self) -> bool {
-        !self.inner.config.ide.strip_prefix
     }
 
     fn ide(&self) -> &str {
@@ -257,7 +296,7 @@ impl Inner {
         Ok(best)
     }
 
-    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+    async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> Result<()> {
         let client = self.engine.client().await?;
         let body = body::workspace(&self.config, &self.network.name, spec);
         let volume = spec.volume.to_string();
@@ -278,6 +317,7 @@ impl Inner {
                     _ => Ok(()),
                 };
             }
+            fence.check().await?;
             self.stop(spec.workspace).await?;
         }
         let there = found(there).map_err(self.engine.failed("look at a volume"))?;
@@ -296,7 +336,7 @@ impl Inner {
             self.network.shut_in(&self.engine, &self.config).await
         };
         let (created, shut_in) = tokio::join!(client.create_container(Some(options), body), shut_in);
-        created.map_err(|error| {
+        let exact = created.map_err(|error| {
             if is_status(&error, 409) {
                 RuntimeError::Failed(format!("the name {name} is taken by a container that is not ours"))
             } else if is_missing(&error) {
@@ -305,9 +345,72 @@ impl Inner {
                 self.engine.failed("make the container")(error)
             }
         })?;
+        let exact = exact.id;
         shut_in?;
-        self.write_default_files(spec, &name).await;
-        client.start_container(&name, None).await.map_err(self.engine.failed("start the container"))
+        self.write_default_files(spec, &exact).await;
+        if let Err(fenced) = fence.check().await {
+            // It never ran, and whoever leads now makes its own.
+            remove_container(&self.engine, &exact).await?;
+            return Err(fenced.into());
+        }
+        let outages = self.engine.outages();
+        client.start_container(&exact, None).await.map_err(self.engine.failed("start the container"))?;
+        self.is_alive(spec.workspace, Some(&exact), outages);
+        Ok(())
+    }
+
+    fn alive(&self) -> MutexGuard<'_, HashMap<WorkspaceId, (String, u64)>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers that this container ran after so many outages of the engine, counted before it was looked at.
+    fn is_alive(&self, id: WorkspaceId, exact: Option<&str>, outages: u64) {
+        if let Some(exact) = exact {
+            self.alive().insert(id, (exact.to_owned(), outages));
+        }
+    }
+
+    /// Whose doing it was. A container that ran when it was last looked at, with the engine there ever since,
+    /// ended by itself; of any other nobody knows, and engines end all of theirs when they are restarted.
+    fn ended_by(&self, id: WorkspaceId, exact: Option<&str>) -> EndedBy {
+        let ran = (exact.unwrap_or_default().to_owned(), self.engine.outages());
+        if self.alive().get(&id) == Some(&ran) { EndedBy::Program } else { EndedBy::Platform }
+    }
+
+    fn ended(&self, id: WorkspaceId, container: &ContainerInspectResponse, how: String) -> InstanceState {
+        let state = container.state.as_ref();
+        let by = match state.and_then(|state| state.status) {
+            Some(ContainerStateStatusEnum::CREATED | ContainerStateStatusEnum::REMOVING) => EndedBy::Platform,
+            _ if state.is_some_and(out_of_memory) => EndedBy::Program,
+            _ => self.ended_by(id, container.id.as_deref()),
+        };
+        InstanceState::Ended { by, how }
+    }
+
+    fn answered(&self) -> MutexGuard<'_, HashMap<WorkspaceId, String>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What did not answer may have ended, or been removed, while it was asked. One that answered before and does not
+    /// listen any more is probably about to: its sockets close before the engine notices.
+    async fn after_silence(
+        &self,
+        id: WorkspaceId,
+        container: &ContainerInspectResponse,
+        health: Result<InstanceState>,
+    ) -> Result<Option<Instance>> {
+        let exact = container.id.as_deref().unwrap_or_default();
+        if health.is_ok() && self.answered().get(&id).is_some_and(|answered| answered == exact) {
+            let mut ended = self.engine.client().await?.wait_container(exact, None);
+            // However it ended, the look below tells.
+            let _ = tokio::time::timeout(DYING, ended.next()).await;
+        }
+        let Some((generation, container)) = self.ours(id).await? else { return Ok(None) };
+        let state = match ended(&container) {
+            Some(how) => self.ended(id, &container, how),
+            None => health?,
+        };
+        Ok(Some(Instance { generation, state }))
     }
 
     /// A home that will not have the IDE's settings is a home all the same.
@@ -334,6 +437,8 @@ impl Inner {
     /// Politely, then not; gone when this returns, and so is whatever else has this workspace's labels.
     async fn stop(&self, id: WorkspaceId) -> Result<()> {
         self.forget(id);
+        self.alive().remove(&id);
+        self.answered().remove(&id);
         for exact in self.containers_of(id).await? {
             self.stop_exactly(&exact).await?;
         }
@@ -364,7 +469,7 @@ impl Inner {
     }
 
     async fn health(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Result<InstanceState> {
-        let Some(address) = self.address(id, container) else { return Ok(InstanceState::Alive) };
+        let Some(upstream) = self.upstream(id, container) else { return Ok(InstanceState::Alive) };
         let (id, base_path) = (id.to_string(), format!("/w/{id}/"));
         let fill = crate::ide::Fill {
             port: self.config.port,
@@ -374,7 +479,7 @@ impl Inner {
             base_path: &base_path,
         };
         let path = self.config.ide.health_path(&fill);
-        match health::ask(&address.into(), &path, self.config.health_timeout).await {
+        match health::ask(&upstream.address, &path, self.config.health_timeout).await {
             Health::Well => Ok(InstanceState::Ready),
             Health::NotYet => Ok(InstanceState::Alive),
             Health::Silent => Err(RuntimeError::Unreachable(format!(
@@ -384,7 +489,8 @@ impl Inner {
         }
     }
 
-    fn address(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Option<SocketAddr> {
+    /// Where the container is reached, as long as it is this one; remembered for when the engine is away.
+    fn upstream(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Option<Upstream> {
         let settings = container.network_settings.as_ref()?;
         let address = match self.config.reach {
             Reach::Port => {
@@ -398,16 +504,24 @@ impl Inner {
                 SocketAddr::from((ip, self.config.port))
             }
         };
-        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).insert(id, address);
-        Some(address)
+        // A container that was started again is another instance.
+        let begun = container.state.as_ref().and_then(|state| state.started_at.as_ref());
+        let upstream = Upstream {
+            address: address.into(),
+            instance: InstanceTag::of(&(container.id.as_ref()?, begun)),
+            ide: Arc::clone(&self.ide),
+            keeps_prefix: !self.config.ide.strip_prefix,
+        };
+        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).insert(id, upstream.clone());
+        Some(upstream)
     }
 
     fn forget(&self, id: WorkspaceId) {
         self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    fn last_seen(&self, id: WorkspaceId) -> Option<SocketAddr> {
-        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
+    fn last_seen(&self, id: WorkspaceId) -> Option<Upstream> {
+        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 }
 
@@ -444,15 +558,37 @@ fn paused(container: &ContainerInspectResponse) -> RuntimeError {
     ))
 }
 
+/// Whether its program was killed for its memory. The engine also says so of a container in which something else was,
+/// long before it ended.
+fn out_of_memory(state: &ContainerState) -> bool {
+    state.oom_killed == Some(true) && state.exit_code == Some(KILLED)
+}
+
+/// A limit as operators write it: `2 GiB`, `1536 MiB`.
+fn binary_size(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 30) {
+        format!("{} GiB", bytes >> 30)
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
+
 /// How it ended, if it did.
 fn ended(container: &ContainerInspectResponse) -> Option<String> {
     let state = container.state.as_ref()?;
     match state.status? {
-        ContainerStateStatusEnum::CREATED => Some("it was never started".to_owned()),
+        ContainerStateStatusEnum::CREATED => Some(NEVER_STARTED.to_owned()),
+        ContainerStateStatusEnum::REMOVING => Some(REMOVED.to_owned()),
         ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD => {
             let code = state.exit_code.unwrap_or_default();
             let why = match state.error.as_deref() {
-                _ if state.oom_killed == Some(true) => "out of memory".to_owned(),
+                _ if out_of_memory(state) => {
+                    let limit = container.host_config.as_ref().and_then(|config| config.memory);
+                    match limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0) {
+                        Some(bytes) => format!("out of memory ({})", binary_size(bytes)),
+                        None => "out of memory".to_owned(),
+                    }
+                }
                 None | Some("") => format!("exit code {code}"),
                 Some(error) => error.to_owned(),
             };

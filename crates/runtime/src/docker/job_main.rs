@@ -3,7 +3,7 @@
 //!
 //! | job | as | stdin | stdout |
 //! |---|---|---|---|
-//! | `prepare UID GID` | root, may change owners | – | – |
+//! | `prepare UID GID BYTES` | root, may change owners | – | – |
 //! | `pack LEVEL` | root, may read everything, on a read-only mount | – | the archive |
 //! | `unpack SIZE UNCOMPRESSED ENTRIES` | the IDE's user, no privileges | the archive | – |
 //!
@@ -84,7 +84,8 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
         index_sha256: String::new(),
     };
     match words {
-        ["prepare", uid, gid] => {
+        ["prepare", uid, gid, at_least] => {
+            check_room(volume, at_least.parse()?)?;
             std::os::unix::fs::chown(volume, Some(uid.parse()?), Some(gid.parse()?))
                 .context("the volume cannot be given to the workspace's user")?;
             let root = std::fs::File::open(volume).context("the volume cannot be opened")?;
@@ -113,9 +114,24 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
             Ok(Summary { size, sha256, uncompressed, entries, skipped: 0, index_sha256: String::new() })
         }
         _ => anyhow::bail!(
-            "usage: storage-job prepare UID GID | pack LEVEL | unpack SIZE UNCOMPRESSED ENTRIES"
+            "usage: storage-job prepare UID GID BYTES | pack LEVEL | unpack SIZE UNCOMPRESSED ENTRIES"
         ),
     }
+}
+
+/// Refuses what the volume's disk plainly cannot hold.
+fn check_room(volume: &Path, at_least: u64) -> anyhow::Result<()> {
+    let disk = rustix::fs::statvfs(volume).context("the volume's disk cannot be looked at")?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < at_least {
+        let message = format!(
+            "the engine's disk has {} MiB free, and this home needs {} MiB",
+            free >> 20,
+            at_least.div_ceil(1 << 20)
+        );
+        return Err(ArchiveError::NoSpace { message }.into());
+    }
+    Ok(())
 }
 
 /// Says every now and then how far it is, until what it returns is dropped.

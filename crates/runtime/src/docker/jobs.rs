@@ -25,12 +25,12 @@ use uuid::Uuid;
 use super::{
     body::volume_mount,
     engine::{Engine, LABEL_GENERATION, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, Labels},
-    engine::{label_filter, read_labels},
+    engine::{found, label_filter, read_labels},
     image,
     instances::remove_container,
     job_main::{JobMessage, Summary, VOLUME, failure},
 };
-use crate::{Result, RuntimeError};
+use crate::{Fence, Result, RuntimeError};
 use codehub_archive::{ArchiveError, Progress};
 
 const MEMORY: i64 = 1 << 30;
@@ -48,7 +48,7 @@ const EARLY: usize = 8 << 20;
 /// Which job, and with what.
 #[derive(Debug, Clone)]
 pub(super) enum Job {
-    Prepare,
+    Prepare { at_least: u64 },
     Pack { level: i32 },
     Unpack { size: u64, uncompressed: u64, entries: u64 },
 }
@@ -58,7 +58,7 @@ impl Job {
 
     fn name(&self) -> &'static str {
         match self {
-            Self::Prepare => Self::PREPARE,
+            Self::Prepare { .. } => Self::PREPARE,
             Self::Pack { .. } => "pack",
             Self::Unpack { .. } => "unpack",
         }
@@ -97,29 +97,50 @@ impl Jobs {
         &self.inner.deployment
     }
 
-    /// Makes a volume and gives it to the workspace's user.
-    pub(super) async fn prepare(&self, key: &VolumeKey, labels: Labels) -> Result<()> {
-        let running = self.start(Job::Prepare, key, Some(labels)).await?;
-        let mut running = running;
-        let said = running.result(&Progress::new()).await;
-        said.map_err(|error| RuntimeError::Failed(format!("a volume could not be prepared: {error}")))?;
+    /// Makes a volume with room for at least so many bytes, and gives it to the workspace's user.
+    pub(super) async fn prepare(&self, key: &VolumeKey, labels: Labels, at_least: u64) -> Result<()> {
+        let mut running = self.start(Job::Prepare { at_least }, key, Some(labels), &Fence::open()).await?;
+        match running.result(&Progress::new()).await {
+            Ok(_) => {}
+            Err(ArchiveError::NoSpace { message }) => return Err(RuntimeError::NoCapacity(message)),
+            Err(error) => {
+                return Err(RuntimeError::Failed(format!("a volume could not be prepared: {error}")));
+            }
+        }
         running.end().await
     }
 
-    /// Starts a job on a volume, after dealing with what is left of an earlier one.
+    /// Starts a job on a volume, after dealing with what is left of an earlier one, if the fence lets it.
     pub(super) async fn start(
         &self,
         job: Job,
         key: &VolumeKey,
         volume_labels: Option<Labels>,
+        fence: &Fence,
     ) -> Result<Running> {
         let inner = &self.inner;
         {
             let _one = inner.making.lock().await;
             image::ensure_own(&inner.engine, &inner.exe).await?;
         }
+        // What is left may be of whoever leads now.
+        fence.check().await?;
         self.settle(key.workspace).await?;
+        fence.check().await?;
         inner.launch(&job_name(key.workspace), &job, key, volume_labels).await
+    }
+
+    /// Refuses a volume that does not exist: the engine would make an empty one, and that is nobody's home.
+    pub(super) async fn check_volume(&self, key: &VolumeKey) -> Result<()> {
+        let inner = &self.inner;
+        let volume = found(inner.engine.client().await?.inspect_volume(&key.to_string()).await);
+        let Some(volume) = volume.map_err(inner.engine.failed("look at a volume"))? else {
+            return Err(RuntimeError::Failed(format!("the volume {key} does not exist")));
+        };
+        if read_labels(Some(&volume.labels), &inner.deployment).is_none() {
+            return Err(RuntimeError::Failed(format!("the volume {key} is not this deployment's")));
+        }
+        Ok(())
     }
 
     /// Ends whatever job of this workspace is there. A volume in the making is finished first, since it
@@ -141,7 +162,7 @@ impl Jobs {
             let key = VolumeKey { owner, workspace: id, generation };
             // Under another name: what an engine that was killed left behind may not be startable.
             let name = format!("{}-{}", job_name(id), Uuid::new_v4().simple());
-            let mut running = inner.launch(&name, &Job::Prepare, &key, None).await?;
+            let mut running = inner.launch(&name, &Job::Prepare { at_least: 0 }, &key, None).await?;
             running
                 .result(&Progress::new())
                 .await
@@ -222,7 +243,10 @@ impl Inner {
     fn body(&self, job: &Job, key: &VolumeKey, volume_labels: Option<Labels>) -> ContainerCreateBody {
         let root = "0:0".to_owned();
         let (words, user, capabilities, read_only) = match job {
-            Job::Prepare => (vec![self.uid.to_string(), self.gid.to_string()], root, vec!["CHOWN"], false),
+            Job::Prepare { at_least } => {
+                let words = vec![self.uid.to_string(), self.gid.to_string(), at_least.to_string()];
+                (words, root, vec!["CHOWN"], false)
+            }
             // The home may hold what its owner has no right to read.
             Job::Pack { level } => (vec![level.to_string()], root, vec!["DAC_READ_SEARCH"], true),
             Job::Unpack { size, uncompressed, entries } => {

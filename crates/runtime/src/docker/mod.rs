@@ -9,7 +9,7 @@
 //! | `privileged` | running the programs that change this machine's network |
 //! | `volumes` | the volumes port |
 //! | `jobs`, `job_main` | short-lived helper containers that read and write volumes |
-//! | `archives` | the archives port: a helper's stream joined to the archive engine |
+//! | `transfer` | the home transfer port: a helper's stream joined to the archive engine |
 //! | `write_default_files` | the settings a home starts with |
 //! | `image` | pulling images, and building our own without any registry |
 //! | `events` | the engine's events, as wake-ups only |
@@ -17,7 +17,6 @@
 //! Whatever is ours carries `codehub.instance` with the deployment's id; nothing without it is listed,
 //! stopped or removed. Names say what a thing is, so that a retry finds what an earlier try made.
 
-mod archives;
 mod body;
 mod engine;
 mod events;
@@ -30,17 +29,17 @@ mod jobs;
 mod network;
 mod privileged;
 mod safeguards;
+mod transfer;
 mod volumes;
 mod write_default_files;
 
-pub use archives::DockerArchives;
 pub use engine::Engine;
-pub use events::{Notice, watch_events};
 pub use firewall::FirewallChoice;
 pub use image::{BuildImage, build_image, own_image};
 pub use instances::DockerRuntime;
 pub use jobs::Jobs;
 pub use privileged::keep_capabilities_to_ourselves;
+pub use transfer::DockerTransfer;
 pub use volumes::DockerVolumes;
 
 use std::{net::Ipv4Addr, time::Duration};

@@ -7,7 +7,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
     sync::Arc,
 };
 
@@ -21,14 +20,15 @@ use super::{
     jobs::{Job, Jobs},
 };
 use crate::{
-    RuntimeError,
-    volumes::{Result, Scope, VolumeError, Volumes},
+    Fence, RuntimeError,
+    volumes::{ListedVolume, Result, Scope, VolumeError, Volumes},
 };
 
 impl From<RuntimeError> for VolumeError {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::Unreachable(text) => Self::Unreachable(text),
+            RuntimeError::NoCapacity(text) => Self::NoCapacity(text),
             RuntimeError::ImagePull(text) | RuntimeError::Failed(text) => Self::Failed(text),
         }
     }
@@ -80,15 +80,22 @@ impl Volumes for DockerVolumes {
         Ok(self.engine.ping().await?)
     }
 
-    async fn create(&self, key: &VolumeKey) -> Result<()> {
+    async fn create(&self, key: &VolumeKey, at_least: u64) -> Result<()> {
         if self.ours(key).await? && !self.unfinished().await?.contains(&key.to_string()) {
             return Ok(());
         }
-        Ok(self.jobs.prepare(key, labels(key, &self.deployment)).await?)
+        let made = self.jobs.prepare(key, labels(key, &self.deployment), at_least).await;
+        if let Err(RuntimeError::NoCapacity(_)) = &made {
+            // Nothing is on it: it was never finished.
+            self.delete(key, &Fence::open()).await?;
+        }
+        Ok(made?)
     }
 
-    async fn delete(&self, key: &VolumeKey) -> Result<()> {
+    async fn delete(&self, key: &VolumeKey, fence: &Fence) -> Result<()> {
         let name = key.to_string();
+        // The helper below may be of whoever leads now.
+        fence.check().await?;
         // A helper that an earlier CodeHub left must not hold on to it, nor write to it meanwhile.
         self.jobs.end_of_volume(key).await?;
         if !self.ours(key).await? {
@@ -100,6 +107,7 @@ impl Volumes for DockerVolumes {
             return Err(VolumeError::Failed(format!("{name} is used by the container {who}: not deleted")));
         }
         let client = self.engine.client().await?;
+        fence.check().await?;
         let options = RemoveVolumeOptionsBuilder::new().force(false).build();
         match found(client.remove_volume(&name, Some(options)).await) {
             Ok(_) => Ok(()),
@@ -110,7 +118,7 @@ impl Volumes for DockerVolumes {
         }
     }
 
-    async fn list(&self, scope: Scope<'_>) -> Result<Vec<VolumeKey>> {
+    async fn list(&self, scope: Scope<'_>) -> Result<Vec<ListedVolume>> {
         let mut wanted = vec![(LABEL_INSTANCE, self.deployment.as_str())];
         // One workspace can be asked for by name; several cost no more than all.
         let one = match scope {
@@ -139,11 +147,8 @@ impl Volumes for DockerVolumes {
         Ok(keys
             .filter(|key| among.as_ref().is_none_or(|ids| ids.contains(&key.workspace)))
             .filter(|key| !unfinished.contains(&key.to_string()))
+            .map(ListedVolume::from)
             .collect())
-    }
-
-    fn path(&self, _: &VolumeKey) -> Option<PathBuf> {
-        None
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, ArchiveRecord, Timestamp, VolumeKey, WorkspaceId, observed::Instance};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Gate,
@@ -12,14 +11,15 @@ use super::{
 };
 use crate as runtime;
 use crate::{
-    InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError,
+    Among, Fence, InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError,
     archives::{
         Archives, ListedArchive,
         record::{head_recorded, record},
     },
-    volumes::{self, Scope, VolumeError, Volumes},
+    homes::Transfer,
+    volumes::{self, ListedVolume, Scope, VolumeError, Volumes},
 };
-use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream, Progress};
+use codehub_archive::{ArchiveError, ArchiveMeta, ArchivedFile, FilePage, FileStream};
 
 /// All three runtime ports of one process.
 #[derive(Debug, Clone)]
@@ -29,6 +29,9 @@ pub struct FakeBackends {
 }
 
 type ArchiveResult<T> = Result<T, ArchiveError>;
+
+/// Bytes that fit on a simulated volume.
+const ROOM: u64 = 1 << 50;
 
 const FAULT: &str = "the simulated dependency failed";
 
@@ -43,7 +46,8 @@ impl Instances for FakeBackends {
         Ok(())
     }
 
-    async fn start(&self, spec: &InstanceSpec) -> runtime::Result<()> {
+    async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> runtime::Result<()> {
+        fence.check().await?;
         let volume = spec.volume;
         let what = format!("start {} on generation {}", short(spec.workspace), volume.generation);
         match self.world.call(&self.gate, what, move |world| world.start(volume)).await {
@@ -68,10 +72,15 @@ impl Instances for FakeBackends {
         }
     }
 
-    async fn list(&self) -> runtime::Result<Vec<Listed>> {
-        let answer = self.world.call(&self.gate, "list instances".into(), |world| {
+    async fn list(&self, among: Among<'_>) -> runtime::Result<Vec<Listed>> {
+        let only: Option<BTreeSet<WorkspaceId>> = match among {
+            Among::All(_) => None,
+            Among::Known(known) => Some(known.iter().map(|known| known.workspace).collect()),
+        };
+        let answer = self.world.call(&self.gate, "list instances".into(), move |world| {
             let all = world.instances();
             all.into_iter()
+                .filter(|workspace| only.as_ref().is_none_or(|only| only.contains(workspace)))
                 .filter_map(|workspace| {
                     world.instance(workspace, false).map(|instance| Listed { workspace, instance })
                 })
@@ -84,7 +93,7 @@ impl Instances for FakeBackends {
     }
 
     async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
-        Ok(self.world.upstream(id).map(Into::into))
+        Ok(self.world.upstream(id))
     }
 
     async fn logs(&self, _id: WorkspaceId, query: LogQuery) -> runtime::Result<LogStream> {
@@ -106,7 +115,10 @@ impl Volumes for FakeBackends {
         Ok(())
     }
 
-    async fn create(&self, key: &VolumeKey) -> volumes::Result<()> {
+    async fn create(&self, key: &VolumeKey, at_least: u64) -> volumes::Result<()> {
+        if at_least > ROOM && self.world.on_volume(key).is_none() {
+            return Err(VolumeError::NoCapacity("the simulated disk is too small".into()));
+        }
         let key = *key;
         let what = format!("create volume {} generation {}", short(key.workspace), key.generation);
         match self.world.call(&self.gate, what, move |world| world.create_volume(key)).await {
@@ -115,7 +127,8 @@ impl Volumes for FakeBackends {
         }
     }
 
-    async fn delete(&self, key: &VolumeKey) -> volumes::Result<()> {
+    async fn delete(&self, key: &VolumeKey, fence: &Fence) -> volumes::Result<()> {
+        fence.check().await?;
         let key = *key;
         let what = format!("delete volume {} generation {}", short(key.workspace), key.generation);
         match self.world.call(&self.gate, what, move |world| world.delete_volume(key)).await {
@@ -124,7 +137,7 @@ impl Volumes for FakeBackends {
         }
     }
 
-    async fn list(&self, scope: Scope<'_>) -> volumes::Result<Vec<VolumeKey>> {
+    async fn list(&self, scope: Scope<'_>) -> volumes::Result<Vec<ListedVolume>> {
         let of: Option<BTreeSet<WorkspaceId>> = match scope {
             Scope::All => None,
             Scope::Of(ids) => Some(ids.iter().map(|(_, id)| *id).collect()),
@@ -134,13 +147,9 @@ impl Volumes for FakeBackends {
             .call(&self.gate, "list volumes".into(), move |world| world.volumes_of(of.as_ref()))
             .await
         {
-            Call::Answered(keys) => Ok(keys),
+            Call::Answered(keys) => Ok(keys.into_iter().map(ListedVolume::from).collect()),
             Call::Failed => Err(VolumeError::Unreachable(FAULT.into())),
         }
-    }
-
-    fn path(&self, _key: &VolumeKey) -> Option<std::path::PathBuf> {
-        None
     }
 }
 
@@ -212,10 +221,13 @@ impl Archives for FakeBackends {
         &self,
         key: &ArchiveKey,
         volume: &VolumeKey,
-        _: &Progress,
-        _: &CancellationToken,
+        transfer: &Transfer,
     ) -> ArchiveResult<ArchiveMeta> {
         let volume = *volume;
+        transfer.fence.check().await?;
+        if transfer.cancel.is_cancelled() {
+            return Err(ArchiveError::Cancelled);
+        }
         let what = format!("read {} generation {}", short(volume.workspace), volume.generation);
         let read = self.world.call(&self.gate, what, move |world| world.on_volume(&volume)).await;
         let Call::Answered(tokens) = read else { return unreachable() };
@@ -233,10 +245,10 @@ impl Archives for FakeBackends {
         &self,
         key: &ArchiveKey,
         volume: &VolumeKey,
-        _: &Progress,
-        _: &CancellationToken,
+        transfer: &Transfer,
     ) -> ArchiveResult<ArchiveMeta> {
         let (key, volume) = (*key, *volume);
+        transfer.fence.check().await?;
         let fetched = self
             .world
             .call(&self.gate, format!("fetch {}", short(key.workspace)), move |w| w.in_archive(&key));

@@ -2,6 +2,8 @@
 //! frozen and killed. For the simulation and for tests that inject faults.
 
 mod backends;
+#[cfg(test)]
+mod contract_tests;
 mod gate;
 mod world;
 

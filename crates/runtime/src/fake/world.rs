@@ -12,8 +12,9 @@ use std::{
 
 use codehub_domain::{
     ArchiveKey, Generation, VolumeKey, WorkspaceId,
-    observed::{Instance, InstanceState},
+    observed::{EndedBy, Instance, InstanceState, Waiting, WaitingFor},
 };
+use codehub_upstream::{InstanceTag, Upstream};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
@@ -30,12 +31,24 @@ pub struct Faults {
     pub delayed: f64,
     /// An instance dies by itself, per look.
     pub death: f64,
+    /// An instance is ended from outside, per look.
+    pub eviction: f64,
+    /// A start waits for something before it runs.
+    pub waiting: f64,
     /// A restore is cut in the middle, an upload before its end.
     pub cut: f64,
 }
 
 impl Faults {
-    pub const NONE: Self = Self { refused: 0.0, lost_answer: 0.0, delayed: 0.0, death: 0.0, cut: 0.0 };
+    pub const NONE: Self = Self {
+        refused: 0.0,
+        lost_answer: 0.0,
+        delayed: 0.0,
+        death: 0.0,
+        eviction: 0.0,
+        waiting: 0.0,
+        cut: 0.0,
+    };
 }
 
 /// A rule of the world switched off, to show that the simulation notices.
@@ -56,9 +69,13 @@ struct Volume {
 struct Running {
     generation: Generation,
     ready_at: Instant,
-    ended: Option<String>,
+    /// What it waits for until then.
+    waiting: Option<WaitingFor>,
+    ended: Option<(EndedBy, String)>,
     /// Started by a call that had been given up: nobody could know of it.
     late: bool,
+    /// No other has this number.
+    number: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -78,6 +95,7 @@ struct State {
     archives: BTreeMap<ArchiveKey, Stored>,
     acknowledged: BTreeMap<WorkspaceId, BTreeSet<u64>>,
     next_token: u64,
+    next_instance: u64,
     /// While an effect happens that was given up.
     late: bool,
     complaints: Vec<String>,
@@ -109,6 +127,7 @@ impl World {
             archives: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             next_token: 1,
+            next_instance: 1,
             late: false,
             complaints: Vec::new(),
             trace: Vec::new(),
@@ -136,9 +155,15 @@ impl World {
         self.lock().pings += 1;
     }
 
-    pub(super) fn upstream(&self, workspace: WorkspaceId) -> Option<SocketAddr> {
+    pub(super) fn upstream(&self, workspace: WorkspaceId) -> Option<Upstream> {
         let state = self.lock();
-        state.listens_at.filter(|_| state.instances.contains_key(&workspace))
+        let running = state.instances.get(&workspace).filter(|running| running.ended.is_none())?;
+        Some(Upstream { instance: InstanceTag::of(&running.number), ..Upstream::at(state.listens_at?) })
+    }
+
+    /// How badly it behaves from now on.
+    pub fn behave(&self, faults: Faults) {
+        self.lock().faults = faults;
     }
 
     /// From now on everything works.
@@ -238,6 +263,25 @@ impl World {
         true
     }
 
+    /// Adds something to a home that exists, as if it had been there before.
+    pub fn write_on(&self, key: &VolumeKey) {
+        let mut state = self.lock();
+        let token = state.next_token;
+        state.next_token += 1;
+        if let Some(key) = state.find(key.workspace, key.generation)
+            && let Some(volume) = state.volumes.get_mut(&key)
+        {
+            volume.tokens.insert(token);
+        }
+    }
+
+    /// The program of a running instance dies.
+    pub fn kill(&self, workspace: WorkspaceId) {
+        if let Some(running) = self.lock().instances.get_mut(&workspace) {
+            running.ended.get_or_insert_with(|| (EndedBy::Program, "killed by signal 9".into()));
+        }
+    }
+
     /// Tokens that were acknowledged and exist neither on a volume nor in a finished archive.
     pub fn lost(&self, workspace: WorkspaceId) -> BTreeSet<u64> {
         let state = self.lock();
@@ -326,10 +370,15 @@ impl World {
             };
         }
         let ready_at = Instant::now() + Duration::from_millis(state.rng.random_range(10..3_000));
-        let late = state.late;
-        state
-            .instances
-            .insert(key.workspace, Running { generation: key.generation, ready_at, ended: None, late });
+        let waits = state.faults.waiting;
+        let waits = waits > 0.0 && state.rng.random_bool(waits);
+        let waiting = waits.then(|| WaitingFor::ALL[state.rng.random_range(0..WaitingFor::ALL.len())]);
+        let (late, number) = (state.late, state.next_instance);
+        state.next_instance += 1;
+        state.instances.insert(
+            key.workspace,
+            Running { generation: key.generation, ready_at, waiting, ended: None, late, number },
+        );
         Ok(())
     }
 
@@ -338,17 +387,23 @@ impl World {
     }
 
     pub(super) fn instance(&self, workspace: WorkspaceId, may_die: bool) -> Option<Instance> {
-        let death = self.lock().faults.death;
+        let Faults { death, eviction, .. } = self.lock().faults;
         let dies = may_die && self.chance(death);
+        let evicted = may_die && self.chance(eviction);
         let mut state = self.lock();
         let running = state.instances.get_mut(&workspace)?;
         if dies && running.ended.is_none() {
-            running.ended = Some("killed by signal 9".into());
+            running.ended = Some((EndedBy::Program, "killed by signal 9".into()));
+        }
+        if evicted && running.ended.is_none() {
+            running.ended = Some((EndedBy::Platform, "its node was drained".into()));
         }
         let instance_state = match &running.ended {
-            Some(how) => InstanceState::Ended(how.clone()),
+            Some((by, how)) => InstanceState::Ended { by: *by, how: how.clone() },
             None if running.ready_at <= Instant::now() => InstanceState::Ready,
-            None => InstanceState::Alive,
+            None => running.waiting.map_or(InstanceState::Alive, |kind| {
+                InstanceState::Waiting(Waiting { kind, words: "the simulated platform is busy".into() })
+            }),
         };
         Some(Instance { generation: running.generation, state: instance_state })
     }

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::Upstream;
+use super::super::Address;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
@@ -16,7 +16,7 @@ pub(crate) enum Health {
     Silent,
 }
 
-pub(crate) async fn ask(upstream: &Upstream, path: &str, patience: Duration) -> Health {
+pub(crate) async fn ask(upstream: &Address, path: &str, patience: Duration) -> Health {
     match tokio::time::timeout(patience, status(upstream, path)).await {
         Err(_) => Health::Silent,
         Ok(Ok(Some(status))) if status < 500 => Health::Well,
@@ -24,9 +24,9 @@ pub(crate) async fn ask(upstream: &Upstream, path: &str, patience: Duration) -> 
     }
 }
 
-async fn status(upstream: &Upstream, path: &str) -> io::Result<Option<u16>> {
+async fn status(upstream: &Address, path: &str) -> io::Result<Option<u16>> {
     let mut stream = upstream.connect().await?;
-    let host = upstream.address().map_or_else(|| "localhost".to_owned(), |address| address.to_string());
+    let host = upstream.port().map_or_else(|| "localhost".to_owned(), |address| address.to_string());
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: codehub-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_there_is_not_yet() {
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        for upstream in [address.into(), Upstream::Socket("/no/such/socket".into())] {
+        for upstream in [address.into(), Address::Socket("/no/such/socket".into())] {
             assert_eq!(ask(&upstream, "/", Duration::from_secs(1)).await, Health::NotYet);
         }
     }

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_domain::{Generation, Timestamp, WorkspaceId};
+use codehub_domain::{Generation, Timestamp, WorkspaceId, observed::EndedBy};
 use tokio::sync::OwnedMutexGuard;
 
 use super::{
-    super::{InstanceSpec, Result, RuntimeError, ide::Fill},
+    super::{Fence, InstanceSpec, Result, RuntimeError, ide::Fill},
     Inner, blocking, failed,
     home::{Home, SKEL, older_neighbour, seed},
     proc_scan::{Identity, Process, main_of, members, processes},
@@ -26,9 +26,14 @@ use crate::volumes::directory::home_dir;
 
 /// How long a launch may hold its lock.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a process that has begun to exit may take, and how often it is looked at meanwhile.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
+const EXIT_STEP: Duration = Duration::from_millis(2);
 /// How long a look waits for whoever is at it.
 const LOOK_PATIENCE: Duration = Duration::from_millis(200);
 
+/// How what a restart ended is told.
+pub(super) const RESTARTED: &str = "the machine or container it ran in was restarted";
 /// Without a sandbox, for everybody but the first.
 const TOGETHER: &str = "workspaces run without a sandbox here, so its programs could read and change what belongs to \
                         other users. Ask the operator to install bubblewrap (and passt), or to allow it with \
@@ -54,7 +59,7 @@ impl Turns {
 pub(super) enum Found {
     Nothing,
     Running(Record),
-    Ended(Record, String),
+    Ended(Record, EndedBy, String),
     /// Somebody is starting or ending it; this is its record.
     Busy(Option<Record>),
 }
@@ -74,7 +79,7 @@ struct Listen {
 }
 
 impl Inner {
-    pub(super) async fn start(self: &Arc<Self>, spec: &InstanceSpec) -> Result<()> {
+    pub(super) async fn start(self: &Arc<Self>, spec: &InstanceSpec, fence: &Fence) -> Result<()> {
         let id = spec.workspace;
         let _turn = self.turns.take(id).await;
         let lock = self.records.lock(id, LAUNCH_PATIENCE).await.map_err(failed("the start"))?;
@@ -98,13 +103,18 @@ impl Inner {
             }
         }
         let home = self.prepare_home(spec).await?;
+        fence.check().await?;
         let mut record = self.reserve(spec, &home).await.map_err(failed("the start"))?;
         let printed = self.logs.append(id).and_then(|log| log.metadata()).map_or(0, |log| log.len());
 
         let (child, process) = match self.launch(spec, &record, &home, lock) {
             Ok(launched) => launched,
             Err(error) => {
-                record.state = State::Ended { how: format!("did not start: {error}"), process: None };
+                record.state = State::Ended {
+                    how: format!("did not start: {error}"),
+                    by: EndedBy::Program,
+                    process: None,
+                };
                 let _ = self.save(record).await;
                 return Err(RuntimeError::Failed(format!("the start failed: {error}")));
             }
@@ -128,6 +138,11 @@ impl Inner {
         if let Err(error) = self.records.lock(id, LAUNCH_PATIENCE).await {
             tracing::warn!(workspace = %id, %error, "a workspace's program is slow to launch");
             return Ok(());
+        }
+        // What could not be run gives the lock back before it is gone.
+        let until = Instant::now() + EXIT_PATIENCE;
+        while process.is_exiting() && process.alive(&self.boot).unwrap_or(true) && Instant::now() < until {
+            tokio::time::sleep(EXIT_STEP).await;
         }
         if process.alive(&self.boot).unwrap_or(true) {
             return Ok(());
@@ -160,6 +175,7 @@ impl Inner {
     /// Removes what lies about for a workspace that does not run. The record goes last: while it is
     /// there, somebody will come to clean up.
     fn forget(&self, id: WorkspaceId) -> io::Result<()> {
+        self.answered().remove(&id);
         self.sockets.remove(id)?;
         Home::unlink(&self.config.data_dir, id)?;
         self.records.remove(id)
@@ -276,19 +292,21 @@ impl Inner {
                 Ok(Found::Running(record))
             }
             Sighting::Gone(record) => {
-                let how = match &record.state {
-                    State::Starting => "its start was cut off".to_owned(),
-                    State::Ended { how, .. } => how.clone(),
-                    State::Running { process } => self
-                        .children
-                        .how_ended(process)
-                        .await
-                        .unwrap_or_else(|| "not running any more".to_owned()),
+                let (by, how) = match &record.state {
+                    State::Starting => (EndedBy::Platform, "its start was cut off".to_owned()),
+                    State::Ended { how, by, .. } => (*by, how.clone()),
+                    State::Running { process } if !process.is_of(&self.boot) => {
+                        (EndedBy::Platform, RESTARTED.to_owned())
+                    }
+                    State::Running { process } => {
+                        let how = self.children.how_ended(process).await;
+                        (EndedBy::Program, how.unwrap_or_else(|| "not running any more".to_owned()))
+                    }
                 };
-                let state = State::Ended { how: how.clone(), process: record.process().cloned() };
+                let state = State::Ended { how: how.clone(), by, process: record.process().cloned() };
                 let record = Record { state, ..record };
                 self.save(record.clone()).await?;
-                Ok(Found::Ended(record, how))
+                Ok(Found::Ended(record, by, how))
             }
         }
     }
@@ -318,7 +336,11 @@ impl Inner {
             let left = members(&table, id, None, &inner.boot);
             let left = left.first().and_then(|left| table.iter().find(|it| it.stat.pid == left.pid));
             Ok(left.and_then(|left| inner.recognised(left, None)).map_or(Sighting::Nothing, |record| {
-                let state = State::Ended { how: "not running any more".to_owned(), process: None };
+                let state = State::Ended {
+                    how: "not running any more".to_owned(),
+                    by: EndedBy::Program,
+                    process: None,
+                };
                 Sighting::Gone(Record { state, ..record })
             }))
         })
@@ -372,7 +394,7 @@ impl Inner {
             match self.records.load(id)? {
                 Some(record) if record.state == State::Running { process: process.clone() } => {
                     tracing::info!(workspace = %id, how, "a workspace ended by itself");
-                    let state = State::Ended { how, process: Some(process.clone()) };
+                    let state = State::Ended { how, by: EndedBy::Program, process: Some(process.clone()) };
                     self.save(Record { state, ..record }).await?;
                 }
                 Some(_) => {}

@@ -36,13 +36,13 @@ mod spawn;
 mod stop;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     ffi::OsString,
     fmt::Display,
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -57,6 +57,7 @@ use self::{
     health::Health,
     lifecycle::{Found, Turns},
     logs::Logs,
+    proc_scan::Identity,
     record::{Record, Records, State},
     sandbox::{Probed, Sandbox},
     sockets::Sockets,
@@ -64,10 +65,13 @@ use self::{
 };
 pub use self::{logs::LogLimits, network::NetworkChoice, shim::Limits};
 use super::{
-    InstanceSpec, Instances, Listed, LogQuery, LogStream, Result, RuntimeError, Safeguard, SandboxChoice,
-    Upstream, ide::ResolvedIde,
+    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, Listed, LogQuery, LogStream, Result,
+    RuntimeError, Safeguard, SandboxChoice, Upstream, ide::ResolvedIde,
 };
 
+/// How long a program that no longer listens may take to be gone, and how often it is looked at meanwhile.
+const DYING: Duration = Duration::from_millis(500);
+const DYING_STEP: Duration = Duration::from_millis(20);
 /// How often the process table is searched for workspaces that have no record.
 const SEARCH_EVERY: Duration = Duration::from_secs(30);
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -178,6 +182,8 @@ struct Inner {
     /// One workspace at a time is given a port.
     ports: tokio::sync::Mutex<()>,
     searched: Mutex<Option<Instant>>,
+    /// Which process of a workspace has answered.
+    answered: Mutex<HashMap<WorkspaceId, Identity>>,
 }
 
 impl ProcessRuntime {
@@ -213,6 +219,7 @@ impl ProcessRuntime {
             children: Arc::default(),
             ports: tokio::sync::Mutex::default(),
             searched: Mutex::default(),
+            answered: Mutex::default(),
             config,
         });
         inner.search().await.map_err(|error| format!("the running workspaces cannot be found: {error}"))?;
@@ -247,10 +254,10 @@ impl Instances for ProcessRuntime {
         blocking(move || inner.records.all()).await.map(|_| ()).map_err(|error| self.inner.no_records(&error))
     }
 
-    async fn start(&self, spec: &InstanceSpec) -> Result<()> {
+    async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> Result<()> {
         // As a task of its own: a caller that gives up does not leave it half done.
-        let (inner, spec) = (Arc::clone(&self.inner), spec.clone());
-        tokio::spawn(async move { inner.start(&spec).await }).await.map_err(failed("the start"))?
+        let (inner, spec, fence) = (Arc::clone(&self.inner), spec.clone(), fence.clone());
+        tokio::spawn(async move { inner.start(&spec, &fence).await }).await.map_err(failed("the start"))?
     }
 
     async fn stop(&self, id: WorkspaceId) -> Result<()> {
@@ -266,7 +273,7 @@ impl Instances for ProcessRuntime {
         Ok(Some(instance.0))
     }
 
-    async fn list(&self) -> Result<Vec<Listed>> {
+    async fn list(&self, among: Among<'_>) -> Result<Vec<Listed>> {
         let inner = &self.inner;
         if inner.search_is_due() {
             inner.search().await.map_err(|error| RuntimeError::Unreachable(error.to_string()))?;
@@ -274,15 +281,11 @@ impl Instances for ProcessRuntime {
         let reader = Arc::clone(inner);
         let ids = blocking(move || reader.records.all()).await.map_err(|error| inner.no_records(&error))?;
         let mut found = Vec::with_capacity(ids.len());
-        for workspace in ids {
+        for workspace in ids.into_iter().filter(|id| among.contains(*id)) {
             let instance = inner.look_at(workspace).await?;
             found.extend(instance.map(|(instance, _)| Listed { workspace, instance }));
         }
         Ok(found)
-    }
-
-    fn keeps_prefix(&self) -> bool {
-        !Self::ide(self).strip_prefix
     }
 
     fn ide(&self) -> &str {
@@ -301,7 +304,12 @@ impl Instances for ProcessRuntime {
         let inner = Arc::clone(&self.inner);
         let found = blocking(move || inner.running(id)).await;
         let found = found.map_err(|error| RuntimeError::Unreachable(format!("no look at {id}: {error}")))?;
-        Ok(found.map(|record| self.inner.upstream_of(&record)))
+        Ok(found.map(|record| Upstream {
+            address: self.inner.address_of(&record),
+            instance: InstanceTag::of(&record.process()),
+            ide: record.ide.into(),
+            keeps_prefix: !self.inner.config.ide.strip_prefix,
+        }))
     }
 
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
@@ -343,8 +351,9 @@ impl Inner {
                 return Ok(Some((instance(&record, InstanceState::Alive), Some(record))));
             }
             Some((false, record)) => {
-                if let State::Ended { how, .. } = &record.state {
-                    return Ok(Some((instance(&record, InstanceState::Ended(how.clone())), None)));
+                if let State::Ended { how, by, .. } = &record.state {
+                    let state = InstanceState::Ended { by: *by, how: how.clone() };
+                    return Ok(Some((instance(&record, state), None)));
                 }
             }
             None => {}
@@ -352,23 +361,38 @@ impl Inner {
         Ok(match self.settle(id).await.map_err(unknown)? {
             Found::Nothing => None,
             Found::Running(record) => Some((instance(&record, InstanceState::Alive), Some(record))),
-            Found::Ended(record, how) => Some((instance(&record, InstanceState::Ended(how)), None)),
+            Found::Ended(record, by, how) => {
+                Some((instance(&record, InstanceState::Ended { by, how }), None))
+            }
             // Being started or ended right now: not nothing.
             Found::Busy(record) => record.map(|record| (instance(&record, InstanceState::Alive), None)),
         })
     }
 
     async fn health_of(self: &Arc<Self>, record: &Record) -> Result<InstanceState> {
-        let upstream = self.upstream_of(record);
-        let health = health::ask(&upstream, &record.health_path, self.config.health_timeout).await;
+        let address = self.address_of(record);
+        let health = health::ask(&address, &record.health_path, self.config.health_timeout).await;
         if health == Health::Well {
+            if let Some(process) = record.process() {
+                self.answered().insert(record.workspace, process.clone());
+            }
             return Ok(InstanceState::Ready);
         }
-        // It may have died while it was asked.
-        if let Some((Instance { state: state @ InstanceState::Ended(_), .. }, _)) =
-            self.look_at(record.workspace).await?
-        {
-            return Ok(state);
+        // It may have died while it was asked. One that answered before and does not listen any more is probably
+        // about to: its sockets close before it is gone, and a sandbox goes after its program.
+        let answered = self.answered().get(&record.workspace) == record.process();
+        let until =
+            Instant::now() + if answered && health == Health::NotYet { DYING } else { Duration::ZERO };
+        loop {
+            if let Some((Instance { state: state @ InstanceState::Ended { .. }, .. }, _)) =
+                self.look_at(record.workspace).await?
+            {
+                return Ok(state);
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            tokio::time::sleep(DYING_STEP).await;
         }
         match health {
             Health::Silent => Err(RuntimeError::Unreachable(format!(
@@ -379,12 +403,16 @@ impl Inner {
         }
     }
 
-    fn upstream_of(&self, record: &Record) -> Upstream {
+    fn address_of(&self, record: &Record) -> Address {
         if record.socket {
-            self.sockets.upstream(record.workspace)
+            self.sockets.address(record.workspace)
         } else {
             SocketAddr::from((Ipv4Addr::LOCALHOST, record.port)).into()
         }
+    }
+
+    fn answered(&self) -> MutexGuard<'_, HashMap<WorkspaceId, Identity>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn search_is_due(&self) -> bool {

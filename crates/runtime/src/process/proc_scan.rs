@@ -94,6 +94,11 @@ impl Stat {
 }
 
 impl Identity {
+    /// Whether it was started since the machine was.
+    pub(super) fn is_of(&self, boot: &str) -> bool {
+        self.boot == boot
+    }
+
     /// Whether exactly that process lives.
     pub(super) fn alive(&self, boot: &str) -> io::Result<bool> {
         if self.boot != boot {
@@ -109,9 +114,15 @@ impl Identity {
         numbers.map_or(0, |numbers| numbers.split_ascii_whitespace().count())
     }
 
+    /// Whether it has begun to exit: a process gives up its memory, and with that its program, before its files.
+    pub(super) fn is_exiting(&self) -> bool {
+        fs::read_link(format!("/proc/{}/exe", self.pid)).is_err_and(|error| is_gone(&error))
+    }
+
     /// Signals exactly that process, or nobody. Fine if it is gone.
     pub(super) fn signal(&self, boot: &str, signal: Signal) -> io::Result<()> {
-        let Some(pid) = Pid::from_raw(self.pid).filter(|pid| !pid.is_init()) else { return Ok(()) };
+        // 0 and below are groups of processes, or all there are; 1 is everybody's parent.
+        let Some(pid) = (self.pid > 1).then(|| Pid::from_raw(self.pid)).flatten() else { return Ok(()) };
         // The handle holds whoever has the number now; if that is the one we mean, it stays the one.
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => Some(handle),

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use codehub_domain::{Generation, Timestamp, WorkspaceId};
+use codehub_domain::{Generation, Timestamp, WorkspaceId, observed::EndedBy};
 use serde::{Deserialize, Serialize};
 
 use super::proc_scan::Identity;
@@ -29,11 +29,18 @@ pub(super) enum State {
     Running {
         process: Identity,
     },
-    /// It ended by itself. `process` for what may be left of its session.
+    /// It ended, and nobody asked for that. `process` for what may be left of its session.
     Ended {
         how: String,
+        #[serde(default = "by_program")]
+        by: EndedBy,
         process: Option<Identity>,
     },
+}
+
+/// What records that do not say so are about.
+fn by_program() -> EndedBy {
+    EndedBy::Program
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -110,14 +110,15 @@ pub(super) fn routes(ip: &Path, batch: &str) -> OsString {
 /// Becomes the program. `args` is what follows the name of the hidden subcommand.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     // A copy that the kernel closes when this has become the program, and not a moment before.
-    let launch = std::io::stdin().as_fd().try_clone_to_owned();
-    let why = run(args.into_iter(), launch);
+    let mut launch = std::io::stdin().as_fd().try_clone_to_owned().ok();
+    let why = run(args.into_iter(), &mut launch);
+    // Before the lock is given back: whoever waits for it then reads why.
     let _ = writeln!(std::io::stderr(), "codehub: {why}");
     std::process::exit(FAILED)
 }
 
 /// Does not come back but with a reason.
-fn run(mut args: impl Iterator<Item = OsString>, launch: std::io::Result<std::os::fd::OwnedFd>) -> String {
+fn run(mut args: impl Iterator<Item = OsString>, launch: &mut Option<std::os::fd::OwnedFd>) -> String {
     let (mut inner, mut stay) = (false, false);
     for word in args.by_ref() {
         if word == "--" {
@@ -146,7 +147,7 @@ fn run(mut args: impl Iterator<Item = OsString>, launch: std::io::Result<std::os
     }
     let ended = command.spawn().and_then(|mut child| {
         // From here on this process is found by its environment: nobody has to wait any more.
-        drop(launch);
+        drop(launch.take());
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         child.wait()
     });

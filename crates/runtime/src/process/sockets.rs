@@ -12,7 +12,7 @@ use std::{
 
 use codehub_domain::WorkspaceId;
 
-use super::super::Upstream;
+use super::super::Address;
 
 /// How long the path of a socket may be, by the size of the kernel's `sun_path`.
 const LONGEST_PATH: usize = 107;
@@ -46,8 +46,8 @@ impl Sockets {
         self.path(WorkspaceId::from_uuid(uuid::Uuid::nil())).len().saturating_sub(LONGEST_PATH)
     }
 
-    pub(super) fn upstream(&self, id: WorkspaceId) -> Upstream {
-        Upstream::Socket(self.path(id).into())
+    pub(super) fn address(&self, id: WorkspaceId) -> Address {
+        Address::Socket(self.path(id).into())
     }
 
     /// Makes room for a program that is about to start: no program likes to find a socket in its place.

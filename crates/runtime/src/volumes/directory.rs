@@ -22,7 +22,8 @@ use std::{
 use async_trait::async_trait;
 use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId};
 
-use super::{Result, Scope, VolumeError, Volumes, purge};
+use super::{ListedVolume, Result, Scope, VolumeError, Volumes, purge};
+use crate::Fence;
 
 const MARKER: &str = ".codehub";
 const MARKER_TEXT: &str = "The homes of CodeHub's workspaces are kept here. CodeHub refuses to work with this directory\nwhen this file is missing, because then the disk with the homes is probably not mounted.\n";
@@ -107,26 +108,23 @@ impl Volumes for DirectoryVolumes {
         .await
     }
 
-    async fn create(&self, key: &VolumeKey) -> Result<()> {
+    async fn create(&self, key: &VolumeKey, at_least: u64) -> Result<()> {
         let key = *key;
-        self.blocking(move |inner| inner.create(&key)).await
+        self.blocking(move |inner| inner.create(&key, at_least)).await
     }
 
-    async fn delete(&self, key: &VolumeKey) -> Result<()> {
+    async fn delete(&self, key: &VolumeKey, fence: &Fence) -> Result<()> {
+        fence.check().await?;
         let key = *key;
         self.blocking(move |inner| inner.delete(&key)).await
     }
 
-    async fn list(&self, scope: Scope<'_>) -> Result<Vec<VolumeKey>> {
+    async fn list(&self, scope: Scope<'_>) -> Result<Vec<ListedVolume>> {
         let of = match scope {
             Scope::All => None,
             Scope::Of(pairs) => Some(pairs.to_vec()),
         };
         self.blocking(move |inner| inner.list(of.as_deref())).await
-    }
-
-    fn path(&self, key: &VolumeKey) -> Option<PathBuf> {
-        Some(home_dir(&self.inner.data_dir, key))
     }
 }
 
@@ -172,9 +170,12 @@ impl Inner {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create(&self, key: &VolumeKey) -> Result<()> {
+    fn create(&self, key: &VolumeKey, at_least: u64) -> Result<()> {
         self.check_marker()?;
         let volume = home_dir(&self.data_dir, key);
+        if at_least > 0 && !volume.exists() {
+            self.check_room(at_least)?;
+        }
         let below = volume.strip_prefix(&self.homes).unwrap_or(&volume);
         let _tree = self.tree();
         let mut at = self.homes.clone();
@@ -195,6 +196,22 @@ impl Inner {
             sync_dir(&parent).map_err(|error| failed("sync", &parent, &error))?;
         }
         Ok(())
+    }
+
+    /// Refuses what the disk plainly cannot hold, before it is filled to the brim for everybody.
+    fn check_room(&self, at_least: u64) -> Result<()> {
+        let disk = rustix::fs::statvfs(&self.homes)
+            .map_err(|error| unreachable("look at", &self.homes, &error.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free >= at_least {
+            return Ok(());
+        }
+        Err(VolumeError::NoCapacity(format!(
+            "the disk with the homes ({}) has {} MiB free, and this home needs {} MiB",
+            self.homes.display(),
+            free >> 20,
+            at_least.div_ceil(1 << 20)
+        )))
     }
 
     fn delete(&self, key: &VolumeKey) -> Result<()> {
@@ -269,7 +286,7 @@ impl Inner {
         }
     }
 
-    fn list(&self, of: Option<&[(UserId, WorkspaceId)]>) -> Result<Vec<VolumeKey>> {
+    fn list(&self, of: Option<&[(UserId, WorkspaceId)]>) -> Result<Vec<ListedVolume>> {
         self.check_marker()?;
         let mut found = Vec::new();
         match of {
@@ -293,10 +310,19 @@ impl Inner {
         Ok(found)
     }
 
-    fn list_one(&self, owner: UserId, workspace: WorkspaceId, found: &mut Vec<VolumeKey>) -> Result<()> {
+    fn list_one(&self, owner: UserId, workspace: WorkspaceId, found: &mut Vec<ListedVolume>) -> Result<()> {
         let dir = workspace_dir(&self.data_dir, owner, workspace);
-        for Numbered(generation) in named::<Numbered>(&dir)? {
-            found.push(VolumeKey { owner, workspace, generation });
+        for (Numbered(generation), is_dir) in entries::<Numbered>(&dir)? {
+            let key = VolumeKey { owner, workspace, generation };
+            // Perhaps the home was moved, and a link put in its place: it is not lost.
+            let trouble = (!is_dir).then(|| {
+                let path = home_dir(&self.data_dir, &key);
+                format!(
+                    "{} is not a directory (a link is not followed): put the home back there",
+                    path.display()
+                )
+            });
+            found.push(ListedVolume { key, trouble });
         }
         Ok(())
     }
@@ -317,6 +343,11 @@ impl FromStr for Numbered {
 
 /// The directories in `dir` whose names are a `T`; none if there is no such `dir`.
 fn named<T: FromStr>(dir: &Path) -> Result<Vec<T>> {
+    Ok(entries(dir)?.into_iter().filter_map(|(name, is_dir)| is_dir.then_some(name)).collect())
+}
+
+/// Whatever is in `dir` and has the name of a `T`, and whether it is a directory.
+fn entries<T: FromStr>(dir: &Path) -> Result<Vec<(T, bool)>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -327,8 +358,7 @@ fn named<T: FromStr>(dir: &Path) -> Result<Vec<T>> {
         let entry = entry.map_err(|error| unreachable("read", dir, &error))?;
         let Some(parsed) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => found.push(parsed),
-            Ok(_) => {}
+            Ok(kind) => found.push((parsed, kind.is_dir())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unreachable("look at", &entry.path(), &error)),
         }

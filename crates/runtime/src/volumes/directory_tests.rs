@@ -24,12 +24,13 @@ impl Place {
     }
 
     async fn made(&self, generation: u32) -> PathBuf {
-        self.volumes.create(&key(generation)).await.unwrap();
-        self.volumes.path(&key(generation)).unwrap()
+        self.volumes.create(&key(generation), 0).await.unwrap();
+        home_dir(self.dir.path(), &key(generation))
     }
 
     async fn all(&self) -> Vec<VolumeKey> {
-        self.volumes.list(Scope::All).await.unwrap()
+        let listed = self.volumes.list(Scope::All).await.unwrap();
+        listed.into_iter().filter(|listed| listed.trouble.is_none()).map(|listed| listed.key).collect()
     }
 
     fn trash(&self) -> usize {
@@ -38,33 +39,20 @@ impl Place {
 }
 
 #[tokio::test]
-async fn create_list_and_delete_can_be_repeated() {
+async fn volumes_are_private_and_deleting_the_last_tidies_up() {
     let place = Place::new().await;
-    assert_eq!(place.all().await, []);
-    place.volumes.delete(&key(1)).await.unwrap();
     let home = place.made(1).await;
-    fs::write(home.join("note"), "kept").unwrap();
-    place.made(1).await;
     place.made(2).await;
-    assert_eq!(fs::read_to_string(home.join("note")).unwrap(), "kept", "create never empties a volume");
     assert_eq!(fs::metadata(&home).unwrap().permissions().mode() & 0o777, 0o700);
-    let mut all = place.all().await;
-    all.sort();
-    assert_eq!(all, [key(1), key(2)]);
-    let of = [(key(1).owner, key(1).workspace)];
-    assert_eq!(place.volumes.list(Scope::Of(&of)).await.unwrap().len(), 2);
-    for _ in 0..2 {
-        place.volumes.delete(&key(1)).await.unwrap();
-        assert_eq!(place.all().await, [key(2)]);
+    for generation in [1, 2] {
+        place.volumes.delete(&key(generation), &Fence::open()).await.unwrap();
     }
-    place.volumes.delete(&key(2)).await.unwrap();
     assert_eq!(place.trash(), 0);
     assert!(!place.dir.path().join("homes/users").join(key(1).owner.to_string()).exists(), "tidied up");
-    assert_eq!(place.volumes.list(Scope::Of(&of)).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn strangers_are_neither_listed_nor_touched() {
+async fn strangers_are_neither_volumes_nor_touched() {
     let place = Place::new().await;
     let home = place.made(3).await;
     let workspace = home.parent().unwrap();
@@ -75,8 +63,28 @@ async fn strangers_are_neither_listed_nor_touched() {
     symlink("/", workspace.join("home-8")).unwrap();
     fs::create_dir_all(place.dir.path().join("homes/users/somebody/workspaces/x/home-1")).unwrap();
     assert_eq!(place.all().await, [key(3)]);
-    place.volumes.delete(&key(3)).await.unwrap();
+    place.volumes.delete(&key(3), &Fence::open()).await.unwrap();
     assert!(workspace.join("home-9").exists());
+}
+
+/// An operator moved a home to another disk and left a link: that is no lost home, and none to start on.
+#[tokio::test]
+async fn what_is_not_a_directory_is_listed_with_what_is_wrong() {
+    let place = Place::new().await;
+    let home = place.made(1).await;
+    place.made(2).await;
+    let moved = place.dir.path().join("moved");
+    fs::rename(&home, &moved).unwrap();
+    symlink(&moved, &home).unwrap();
+    let mut listed = place.volumes.list(Scope::Of(&[(key(1).owner, key(1).workspace)])).await.unwrap();
+    listed.sort_by_key(|listed| listed.key.generation);
+    assert_eq!(listed[1], key(2).into());
+    let trouble = listed[0].trouble.as_deref().unwrap();
+    assert_eq!(listed[0].key, key(1));
+    assert!(trouble.contains("is not a directory") && trouble.contains(home.to_str().unwrap()), "{trouble}");
+    fs::remove_file(&home).unwrap();
+    fs::rename(&moved, &home).unwrap();
+    assert!(place.volumes.list(Scope::All).await.unwrap().iter().all(|listed| listed.trouble.is_none()));
 }
 
 #[tokio::test]
@@ -111,7 +119,7 @@ async fn hostile_trees_are_removed_and_links_are_not_followed() {
     for (path, mode) in [("shut/inner/more", 0), ("shut/inner", 0o500), ("shut", 0), ("", 0o500)] {
         fs::set_permissions(home.join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
-    place.volumes.delete(&key(1)).await.unwrap();
+    place.volumes.delete(&key(1), &Fence::open()).await.unwrap();
     assert_eq!(place.trash(), 0);
     assert_eq!(fs::read_to_string(outside.path().join("precious")).unwrap(), "x");
 }
@@ -130,7 +138,7 @@ async fn a_tree_deeper_than_any_path_is_removed() {
         tower = home.join("t");
         fs::rename(&floor, &tower).unwrap();
     }
-    place.volumes.delete(&key(1)).await.unwrap();
+    place.volumes.delete(&key(1), &Fence::open()).await.unwrap();
     assert_eq!(place.trash(), 0);
 }
 
@@ -145,8 +153,8 @@ async fn a_missing_disk_is_an_error_and_not_an_empty_one() {
         let of = [(key(1).owner, key(1).workspace)];
         assert!(place.volumes.list(Scope::All).await.is_err(), "{why}");
         assert!(place.volumes.list(Scope::Of(&of)).await.is_err(), "{why}");
-        assert!(place.volumes.create(&key(2)).await.is_err(), "{why}");
-        assert!(place.volumes.delete(&key(1)).await.is_err(), "{why}");
+        assert!(place.volumes.create(&key(2), 0).await.is_err(), "{why}");
+        assert!(place.volumes.delete(&key(1), &Fence::open()).await.is_err(), "{why}");
         let error = place.volumes.ping().await.unwrap_err().to_string();
         assert!(error.contains("mounted"), "{error}");
     };
@@ -164,7 +172,7 @@ async fn a_file_in_the_way_is_said_so() {
     let place = Place::new().await;
     let home = place.made(1).await;
     fs::write(home.with_file_name("home-2"), "").unwrap();
-    let error = place.volumes.create(&key(2)).await.unwrap_err().to_string();
+    let error = place.volumes.create(&key(2), 0).await.unwrap_err().to_string();
     assert!(error.contains("not a directory"), "{error}");
 }
 

@@ -14,6 +14,11 @@ pub(super) fn kind(config: &Config) -> &'static str {
     if config.archive.s3.is_some() { "s3" } else { "files" }
 }
 
+/// How homes are packed.
+pub(super) fn pack_options(config: &Config) -> PackOptions {
+    PackOptions { level: config.archive.level, ..PackOptions::default() }
+}
+
 /// Opens the store of archives. A bucket need not answer now; a directory must be there.
 ///
 /// # Errors
@@ -23,7 +28,6 @@ pub(super) async fn open(
     deployment: &str,
     known: KnownHomes,
 ) -> anyhow::Result<ObjectArchives> {
-    let options = PackOptions { level: config.archive.level, ..PackOptions::default() };
     let root = config.data_dir.join("archives");
     let archives = match &config.archive.s3 {
         Some(s3) => {
@@ -44,7 +48,7 @@ pub(super) async fn open(
             ObjectArchives::open_local(&root, &config.archive.prefix)?
         }
     };
-    Ok(archives.with_options(options).with_verify(config.archive.verify))
+    Ok(archives.with_options(pack_options(config)).with_verify(config.archive.verify))
 }
 
 /// Archives that are in the data directory, in another bucket or below another prefix would look lost.

@@ -4,12 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use codehub_runtime::{
     Instances as _,
-    docker::{self, DockerArchives, DockerConfig, DockerRuntime, DockerVolumes, Engine, Jobs, Notice},
+    archives::StoredArchives,
+    docker::{DockerConfig, DockerRuntime, DockerTransfer, DockerVolumes, Engine, Jobs},
     ide,
-    volumes::Volumes,
 };
-use codehub_store::bus::Bus;
-use tokio::sync::mpsc;
 
 use super::{KnownHomes, RuntimeBackends, archives, own_path};
 use crate::config::Config;
@@ -22,7 +20,6 @@ pub(super) async fn open(
     config: &Config,
     deployment: &str,
     known: KnownHomes,
-    bus: &Arc<dyn Bus>,
 ) -> anyhow::Result<RuntimeBackends> {
     let runtime = &config.runtime;
     let settings = &runtime.docker;
@@ -61,23 +58,12 @@ pub(super) async fn open(
     if let Err(error) = instances.ping().await {
         tracing::warn!(%error, "the engine is not there; starting all the same and trying again");
     }
-    let volumes: Arc<dyn Volumes> = Arc::new(DockerVolumes::new(&jobs));
+    let volumes = DockerVolumes::new(&jobs);
     let objects = archives::open(config, deployment, known).await?;
-    let kind = archives::kind(config);
-    let archives = DockerArchives::new(kind, objects, volumes.clone(), jobs, config.archive.level);
-    tokio::spawn(pass_on(docker::watch_events(engine, deployment.to_owned()), Arc::clone(bus)));
-    Ok(RuntimeBackends { instances: Arc::new(instances), volumes, archives: Arc::new(archives) })
-}
-
-/// Tells the controller what the engine noticed. A notice that is lost costs time, never correctness.
-async fn pass_on(mut notices: mpsc::Receiver<Notice>, bus: Arc<dyn Bus>) {
-    while let Some(notice) = notices.recv().await {
-        let told = match notice {
-            Notice::Changed(workspace) => bus.look(workspace).await,
-            Notice::Wake => bus.wake().await,
-        };
-        if let Err(error) = told {
-            tracing::debug!(%error, "an event of the engine was heard by nobody");
-        }
-    }
+    let homes = Arc::new(DockerTransfer::new(jobs, config.archive.level));
+    Ok(RuntimeBackends {
+        instances: Arc::new(instances),
+        volumes: Arc::new(volumes),
+        archives: Arc::new(StoredArchives::new(archives::kind(config), objects, homes)),
+    })
 }

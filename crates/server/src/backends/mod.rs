@@ -9,6 +9,7 @@
 
 mod archives;
 mod docker;
+mod notices;
 mod process;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -109,8 +110,11 @@ pub async fn build_backends(config: &Config) -> anyhow::Result<Backends> {
     let bus = open_bus(config, &deployment)?;
     let RuntimeBackends { instances, volumes, archives } = match config.runtime.kind {
         RuntimeKind::Process => process::open(config, &deployment, known).await?,
-        RuntimeKind::Docker => docker::open(config, &deployment, known, &bus).await?,
+        RuntimeKind::Docker => docker::open(config, &deployment, known).await?,
     };
+    if let Some(notices) = instances.watch() {
+        tokio::spawn(notices::pass_on(notices, Arc::clone(&bus)));
+    }
     let name = config.runtime.name.clone();
     let backends = Backends { store, bus, instances, volumes, archives, name };
     name_backends(&backends).await?;

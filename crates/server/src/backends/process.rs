@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use codehub_runtime::{
-    archives::VolumeArchives,
+    archives::StoredArchives,
+    homes::DirectoryTransfer,
     process::{ProcessConfig, ProcessRuntime, ShimCommand},
-    volumes::{Volumes, directory::DirectoryVolumes},
+    volumes::{Volumes as _, directory::DirectoryVolumes},
 };
 
 use super::{KnownHomes, RuntimeBackends, archives, own_path, resolve_ide};
@@ -27,7 +28,6 @@ pub(super) async fn open(
     } else {
         directories.prepare().await?;
     }
-    let volumes: Arc<dyn Volumes> = Arc::new(directories);
     let objects = archives::open(config, deployment, known).await?;
 
     let ide = resolve_ide(config)?;
@@ -42,10 +42,10 @@ pub(super) async fn open(
     process.unsandboxed_users = config.runtime.unsandboxed_users;
     process.limits.processes = config.runtime.docker.pids;
     let instances = ProcessRuntime::open(process).await.map_err(anyhow::Error::msg)?;
-    let kind = archives::kind(config);
+    let homes = Arc::new(DirectoryTransfer::new(&config.data_dir, archives::pack_options(config)));
     Ok(RuntimeBackends {
         instances: Arc::new(instances),
-        archives: Arc::new(VolumeArchives::new(kind, objects, volumes.clone())),
-        volumes,
+        volumes: Arc::new(directories),
+        archives: Arc::new(StoredArchives::new(archives::kind(config), objects, homes)),
     })
 }

@@ -8,7 +8,7 @@ use codehub_domain::{
     event::{Actor, Reason},
     limits::Limits,
 };
-use codehub_runtime::{InstanceSpec, volumes::Scope};
+use codehub_runtime::{Among, Fence, InstanceSpec, volumes::Scope};
 use codehub_store::{Asked, Due, prelude::*};
 use codehub_testing::let_time_pass;
 
@@ -40,7 +40,7 @@ async fn an_instance_that_reappears_is_found_and_ended() {
     // A leader that was replaced comes back for a moment, and starts what it had decided to.
     let volume = workspace.volume(workspace.status.home.generation);
     let backends = &rig.app.backends;
-    backends.volumes.create(&volume).await.unwrap();
+    backends.volumes.create(&volume, 0).await.unwrap();
     let spec = InstanceSpec {
         workspace: workspace.id,
         name: workspace.name.clone(),
@@ -49,10 +49,10 @@ async fn an_instance_that_reappears_is_found_and_ended() {
         url: String::new(),
         base_path: String::new(),
     };
-    backends.instances.start(&spec).await.unwrap();
+    backends.instances.start(&spec, &Fence::open()).await.unwrap();
     rig.until("it is found", |_| rig.get(workspace.id).revision > workspace.revision).await;
     rig.reaches(workspace.id, Phase::Deleted).await;
-    assert!(backends.instances.list().await.unwrap().is_empty());
+    assert!(backends.instances.list(Among::All(&[])).await.unwrap().is_empty());
     assert_eq!(volumes_left(&rig).await, 0);
 }
 
@@ -61,7 +61,7 @@ async fn a_volume_that_reappears_is_the_collectors() {
     let rig = Rig::new().await;
     let workspace = gone(&rig).await;
     let volume = workspace.volume(workspace.status.home.generation);
-    rig.app.backends.volumes.create(&volume).await.unwrap();
+    rig.app.backends.volumes.create(&volume, 0).await.unwrap();
     let_time_pass(Duration::from_secs(60)).await;
     assert_eq!(rig.get(workspace.id), workspace, "nobody looks at its row any more");
     let reading = rig.store.workspaces_due(Due::Full { also_oldest: 100 }).await.unwrap();

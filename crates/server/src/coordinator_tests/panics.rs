@@ -9,7 +9,7 @@ use codehub_domain::{
     observed::Instance,
 };
 use codehub_runtime as runtime;
-use codehub_runtime::{InstanceSpec, Instances, Listed, LogQuery, LogStream};
+use codehub_runtime::{Among, Fence, InstanceSpec, Instances, Listed, LogQuery, LogStream};
 use codehub_testing::let_time_pass;
 use codehub_upstream::Upstream;
 use http::StatusCode;
@@ -117,7 +117,7 @@ impl Instances for Explosive {
         self.0.ping().await
     }
 
-    async fn start(&self, _: &InstanceSpec) -> runtime::Result<()> {
+    async fn start(&self, _: &InstanceSpec, _: &Fence) -> runtime::Result<()> {
         panic!("injected into a start")
     }
 
@@ -129,8 +129,8 @@ impl Instances for Explosive {
         self.0.status(id).await
     }
 
-    async fn list(&self) -> runtime::Result<Vec<Listed>> {
-        self.0.list().await
+    async fn list(&self, among: Among<'_>) -> runtime::Result<Vec<Listed>> {
+        self.0.list(among).await
     }
 
     async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<Upstream>> {

@@ -42,7 +42,7 @@ impl Instances for At {
     async fn ping(&self) -> runtime::Result<()> {
         Ok(())
     }
-    async fn start(&self, _: &InstanceSpec) -> runtime::Result<()> {
+    async fn start(&self, _: &InstanceSpec, _: &runtime::Fence) -> runtime::Result<()> {
         Ok(())
     }
     async fn stop(&self, _: WorkspaceId) -> runtime::Result<()> {
@@ -51,11 +51,11 @@ impl Instances for At {
     async fn status(&self, _: WorkspaceId) -> runtime::Result<Option<Instance>> {
         Ok(None)
     }
-    async fn list(&self) -> runtime::Result<Vec<Listed>> {
+    async fn list(&self, _: runtime::Among<'_>) -> runtime::Result<Vec<Listed>> {
         Ok(Vec::new())
     }
     async fn upstream(&self, _: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
-        Ok(Some(self.0.into()))
+        Ok(Some(runtime::Upstream::at(self.0)))
     }
     async fn logs(&self, _: WorkspaceId, _: LogQuery) -> runtime::Result<LogStream> {
         Ok(Box::pin(futures::stream::empty()))

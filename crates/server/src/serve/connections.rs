@@ -54,8 +54,7 @@ pub async fn run(listeners: impl Into<Listeners>, router: Router, app: &Arc<App>
 }
 
 fn start_proxy(app: &Arc<App>) -> Arc<Proxy> {
-    let strip_prefix = !app.backends.instances.keeps_prefix();
-    let ide = ProxyIde { strip_prefix, plain_websockets: app.idle.plain_websockets };
+    let ide = ProxyIde { plain_websockets: app.idle.plain_websockets };
     let proxy = proxy_gate::of_app(app, ide);
     tokio::spawn(proxy.clone().run());
     proxy

@@ -24,7 +24,8 @@ pub(super) async fn look_for(app: &App, workspace: &Workspace) -> Seen<()> {
             Truth::Volume => {
                 let scope = [(workspace.owner, workspace.id)];
                 let volumes = backends.volumes.list(Scope::Of(&scope)).await.map_err(|e| e.to_string())?;
-                volumes.contains(&workspace.volume(status.home.generation))
+                let home = workspace.volume(status.home.generation);
+                volumes.iter().any(|listed| listed.key == home)
             }
             Truth::Archive => match status.archive_key {
                 Some(key) => backends.archives.head(&key).await.map_err(|e| e.to_string())?.is_some(),

@@ -94,3 +94,20 @@ impl Bus for MemoryBus {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{
+        super::contract::{Harness, bus_suite},
+        MemoryBus,
+    };
+
+    bus_suite!(super::harness);
+
+    async fn harness() -> Harness {
+        let bus = Arc::new(MemoryBus::new());
+        Harness { here: bus.clone(), there: bus }
+    }
+}

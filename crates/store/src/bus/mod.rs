@@ -5,6 +5,8 @@ use async_trait::async_trait;
 use codehub_domain::{Timestamp, UserId, WorkspaceId};
 use tokio::sync::broadcast;
 
+#[cfg(test)]
+mod contract;
 mod memory;
 mod readers;
 mod redis;

@@ -3,6 +3,7 @@
 //!
 //! The image is a shell with the real `codehub` beside it, so a test can be inside a workspace.
 
+mod contract;
 mod hardening;
 mod neighbour;
 mod pictures;
@@ -21,7 +22,10 @@ use codehub_testing::poll_every;
 use uuid::Uuid;
 
 use super::*;
-use crate::{IdeChoice, InstanceSpec, Instances, ide, volumes::Volumes};
+use crate::{
+    Among, Fence, IdeChoice, InstanceSpec, Instances, archives::StoredArchives, homes::Transfer, ide,
+    volumes::Volumes,
+};
 use codehub_archive::ObjectArchives;
 
 /// The engine of this run: `host start-script pid-file`.
@@ -55,9 +59,9 @@ pub(super) struct Rig {
     pub(super) deployment: String,
     pub(super) runtime: DockerRuntime,
     pub(super) volumes: Arc<DockerVolumes>,
-    pub(super) archives: DockerArchives,
+    pub(super) archives: StoredArchives,
     pub(super) jobs: Jobs,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl Rig {
@@ -97,9 +101,10 @@ impl Rig {
         let volumes = Arc::new(DockerVolumes::new(&jobs));
         let files = tempfile::tempdir().unwrap();
         let objects = ObjectArchives::open_local(files.path(), "archives").unwrap();
-        let archives = DockerArchives::new("files", objects, volumes.clone(), jobs.clone(), 3);
+        let homes = Arc::new(DockerTransfer::new(jobs.clone(), 3));
+        let archives = StoredArchives::new("files", objects, homes);
         let runtime = DockerRuntime::new(Arc::clone(&engine), config);
-        Some(Self { host, deployment, runtime, volumes, archives, jobs, _files: files })
+        Some(Self { host, deployment, runtime, volumes, archives, jobs, files })
     }
 
     /// What the deployment's network is on this machine.
@@ -125,8 +130,8 @@ impl Rig {
 
     pub(super) async fn running(&self) -> InstanceSpec {
         let spec = spec();
-        self.volumes.create(&spec.volume).await.unwrap();
-        self.runtime.start(&spec).await.unwrap();
+        self.volumes.create(&spec.volume, 0).await.unwrap();
+        self.runtime.start(&spec, &Fence::open()).await.unwrap();
         self.until_ready(&spec).await;
         spec
     }
@@ -138,13 +143,13 @@ impl Rig {
             if let Ok(Some(instance)) = &status {
                 match &instance.state {
                     InstanceState::Ready => return,
-                    InstanceState::Ended(how) => {
+                    InstanceState::Ended { how, .. } => {
                         panic!(
                             "ended: {how}: {}",
                             self.docker(&["logs", &format!("codehub-ws-{}", spec.workspace)])
                         )
                     }
-                    InstanceState::Alive => {}
+                    InstanceState::Alive | InstanceState::Waiting(_) => {}
                 }
             }
             assert!(begun.elapsed() < Duration::from_secs(30), "{status:?}");

@@ -1,7 +1,7 @@
 //! What others do to our containers behind our back, and that it is seen for what it is.
 
-use codehub_domain::{ArchiveKey, OpId};
-use tokio_util::sync::CancellationToken;
+use codehub_domain::{ArchiveKey, OpId, observed::EndedBy};
+use codehub_testing::eventually;
 
 use super::*;
 use crate::{RuntimeError, archives::Archives};
@@ -21,7 +21,7 @@ async fn a_renamed_container_is_found_and_no_second_one_joins_it_on_its_home() {
     let first = rig.docker(&["inspect", "-f", "{{.Id}}", &name(&spec)]);
     rig.docker(&["rename", &first, &format!("renamed-{}", spec.workspace)]);
     rig.until_ready(&spec).await;
-    rig.runtime.start(&spec).await.unwrap();
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     let volume = format!("volume={}", spec.volume);
     let users = || rig.docker(&["ps", "-aq", "--no-trunc", "--filter", &volume]);
     assert_eq!(users(), first, "adopted, and alone");
@@ -38,8 +38,8 @@ async fn volumes_without_a_name_go_with_their_container_and_homes_stay() {
     let made = rig.docker(&["create", "--network", "none", IMAGE]);
     rig.docker(&["commit", "--change", "VOLUME /data", &made, &spec.image_ref]);
     rig.docker(&["rm", &made]);
-    rig.volumes.create(&spec.volume).await.unwrap();
-    rig.runtime.start(&spec).await.unwrap();
+    rig.volumes.create(&spec.volume, 0).await.unwrap();
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
     let format = r#"{{range .Mounts}}{{if eq .Destination "/data"}}{{.Name}}{{end}}{{end}}"#;
     let anonymous = rig.docker(&["inspect", "-f", format, &name(&spec)]);
@@ -63,7 +63,7 @@ async fn a_paused_container_is_told_at_once_and_goes_on_with_the_next_start() {
     for error in [seen, led_to] {
         assert!(matches!(&error, RuntimeError::Unreachable(text) if text.contains("paused")), "{error}");
     }
-    rig.runtime.start(&spec).await.unwrap();
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
     rig.docker(&["pause", &name(&spec)]);
     rig.runtime.stop(spec.workspace).await.unwrap();
@@ -84,6 +84,56 @@ async fn an_image_that_is_built_here_is_never_pulled() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn out_of_memory_is_told_with_the_limit_and_counts_as_the_programs_end() {
+    // As the first program of its container: what others use up there ends those, and not the container.
+    let hungry = ["/bin/sh", "-c", "exec busybox tail /dev/zero"].map(str::to_owned);
+    let ide = ide::resolve_in_container(IdeChoice::Command, &hungry, "/healthz", IMAGE).unwrap();
+    let Some(rig) = Rig::with(|config| {
+        config.ide = ide;
+        config.memory = 64 << 20;
+    })
+    .await
+    else {
+        return;
+    };
+    let spec = spec();
+    rig.volumes.create(&spec.volume, 0).await.unwrap();
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
+    let mut told = None;
+    eventually("its end is told", async || {
+        told = rig.runtime.status(spec.workspace).await.ok().flatten().map(|instance| instance.state);
+        matches!(told, Some(InstanceState::Ended { .. }))
+    })
+    .await;
+    let expected = InstanceState::Ended { by: EndedBy::Program, how: "out of memory (64 MiB)".into() };
+    assert_eq!(told, Some(expected));
+    // Also to whoever was not there when it happened.
+    let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+    assert_eq!(later.status(spec.workspace).await.unwrap().map(|it| it.state), told);
+}
+
+/// At no moment it is only silent, as it would be where a program hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_container_is_never_told_as_a_program_that_does_not_answer() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    let (host, container) = (rig.host.clone(), name(&spec));
+    let removing = tokio::task::spawn_blocking(move || docker(&host, &["rm", "-f", &container]));
+    loop {
+        match rig.runtime.status(spec.workspace).await.unwrap().map(|instance| instance.state) {
+            None => break,
+            Some(InstanceState::Ended { by, how }) => {
+                assert_eq!((by, how.as_str()), (EndedBy::Platform, "its container was removed"));
+            }
+            // The last moment of a program is like the first of one that hangs: whoever decides looks once more.
+            Some(InstanceState::Ready | InstanceState::Alive) => {}
+            Some(state) => panic!("{state:?}"),
+        }
+    }
+    removing.await.unwrap();
+}
+
 /// A home of this many MiB that does not compress, in an archive.
 async fn archived(rig: &Rig, mebibytes: usize) -> (InstanceSpec, ArchiveKey) {
     let spec = rig.running().await;
@@ -91,7 +141,7 @@ async fn archived(rig: &Rig, mebibytes: usize) -> (InstanceSpec, ArchiveKey) {
     assert!(rig.inside(&spec, &fill).0);
     rig.runtime.stop(spec.workspace).await.unwrap();
     let key = ArchiveKey::of(spec.workspace, OpId::from_uuid(Uuid::now_v7()));
-    rig.archives.put(&key, &spec.volume, &Progress::new(), &CancellationToken::new()).await.unwrap();
+    rig.archives.put(&key, &spec.volume, &Transfer::default()).await.unwrap();
     let mut restored = spec;
     restored.volume.generation = Generation(2);
     (restored, key)
@@ -101,7 +151,7 @@ async fn archived(rig: &Rig, mebibytes: usize) -> (InstanceSpec, ArchiveKey) {
 async fn a_job_that_is_killed_while_it_unpacks_is_noticed_soon() {
     let Some(rig) = Rig::new().await else { return };
     let (spec, key) = archived(&rig, 300).await;
-    rig.volumes.create(&spec.volume).await.unwrap();
+    rig.volumes.create(&spec.volume, 0).await.unwrap();
     let (host, job) = (rig.host.clone(), format!("codehub-job-{}", spec.workspace));
     let killer = tokio::task::spawn_blocking(move || {
         for _ in 0..1000 {
@@ -113,7 +163,7 @@ async fn a_job_that_is_killed_while_it_unpacks_is_noticed_soon() {
         }
         panic!("there was no job to kill");
     });
-    let outcome = rig.archives.fetch(&key, &spec.volume, &Progress::new(), &CancellationToken::new()).await;
+    let outcome = rig.archives.fetch(&key, &spec.volume, &Transfer::default()).await;
     let late = killer.await.unwrap().elapsed();
     assert!(matches!(outcome, Err(ArchiveError::Unreachable { .. })), "{outcome:?}");
     assert!(late < SOON, "{late:?} after it was killed");
@@ -138,7 +188,7 @@ async fn a_full_disk_is_noticed_soon() {
     create.push(&volume);
     rig.docker(&create);
     let begun = Instant::now();
-    let outcome = rig.archives.fetch(&key, &spec.volume, &Progress::new(), &CancellationToken::new()).await;
+    let outcome = rig.archives.fetch(&key, &spec.volume, &Transfer::default()).await;
     assert!(matches!(outcome, Err(ArchiveError::NoSpace { .. })), "{outcome:?}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }

@@ -1,8 +1,10 @@
 //! What the ports promise, whatever is behind them.
 
-use codehub_domain::{ArchiveKey, Generation, OpId, observed::InstanceState};
+use codehub_domain::{
+    ArchiveKey, Generation, OpId,
+    observed::{EndedBy, InstanceState},
+};
 use futures::StreamExt as _;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::*;
@@ -10,49 +12,50 @@ use crate::{
     LogQuery, RuntimeError,
     archives::Archives,
     ide::DefaultFile,
-    volumes::{Scope, VolumeError},
+    volumes::{ListedVolume, Scope, VolumeError},
 };
 use codehub_archive::Progress;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_is_idempotent() {
+async fn it_listens_here_only_is_heard_and_its_home_cannot_be_deleted() {
     let Some(rig) = Rig::new().await else { return };
-    let spec = spec();
+    let spec = rig.running().await;
     let (id, runtime) = (spec.workspace, &rig.runtime);
-    runtime.stop(id).await.unwrap();
-    assert_eq!(runtime.status(id).await.unwrap(), None);
-    assert_eq!(runtime.upstream(id).await.unwrap(), None);
-    let error = runtime.start(&spec).await.unwrap_err();
-    assert!(matches!(&error, RuntimeError::Failed(text) if text.contains("does not exist")), "{error}");
-    for _ in 0..2 {
-        rig.volumes.create(&spec.volume).await.unwrap();
-    }
-    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [spec.volume]);
-    assert_eq!(rig.volumes.list(Scope::Of(&[(spec.volume.owner, id)])).await.unwrap(), [spec.volume]);
-    runtime.start(&spec).await.unwrap();
-    rig.until_ready(&spec).await;
-    let name = format!("codehub-ws-{id}");
-    let first = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
-    runtime.start(&spec).await.unwrap();
-    assert_eq!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), first, "adopted");
-    let listed = runtime.list().await.unwrap();
-    assert_eq!(listed.len(), 1);
-    assert_eq!((listed[0].workspace, listed[0].instance.generation), (id, Generation(1)));
-    let address = runtime.upstream(id).await.unwrap().unwrap().address();
+    let address = runtime.upstream(id).await.unwrap().unwrap().address.port();
     assert!(address.is_some_and(|address| address.ip().is_loopback()), "{address:?}");
     let mut logs = runtime.logs(id, LogQuery { tail: 10, follow: false }).await.unwrap();
     let text = String::from_utf8(logs.next().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(text.contains("listens"), "{text}");
-    let error = rig.volumes.delete(&spec.volume).await.unwrap_err();
+    let error = rig.volumes.delete(&spec.volume, &Fence::open()).await.unwrap_err();
     assert!(matches!(&error, VolumeError::Failed(text) if text.contains("is used by")), "{error}");
-    for _ in 0..2 {
-        runtime.stop(id).await.unwrap();
-        assert_eq!(runtime.status(id).await.unwrap(), None);
-    }
-    for _ in 0..2 {
-        rig.volumes.delete(&spec.volume).await.unwrap();
-    }
-    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), []);
+}
+
+/// Three restarts of the engine are not three deaths.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_while_the_engine_is_away_did_not_die() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    let name = format!("codehub-ws-{}", spec.workspace);
+    let ended_by = async || match rig.runtime.status(spec.workspace).await.unwrap().unwrap().state {
+        InstanceState::Ended { by, .. } => by,
+        state => panic!("{state:?}"),
+    };
+    rig.docker(&["kill", &name]);
+    assert_eq!(ended_by().await, EndedBy::Program);
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
+    rig.until_ready(&spec).await;
+    rig.docker(&["kill", &name]);
+    rig.jobs.engine().was_away();
+    assert_eq!(ended_by().await, EndedBy::Platform);
+    // Whoever comes later knows nothing of how it ended.
+    let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+    let seen = later.status(spec.workspace).await.unwrap().unwrap().state;
+    assert!(matches!(seen, InstanceState::Ended { by: EndedBy::Platform, .. }), "{seen:?}");
+    // Removed by somebody's hand: gone, and not silent.
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
+    rig.until_ready(&spec).await;
+    rig.docker(&["rm", "-f", &name]);
+    assert_eq!(rig.runtime.status(spec.workspace).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,17 +67,17 @@ async fn what_ended_or_is_made_otherwise_is_made_anew() {
     assert!(done && said == "1000", "{said}");
     rig.docker(&["kill", &name]);
     let state = rig.runtime.status(spec.workspace).await.unwrap().unwrap().state;
-    assert!(matches!(&state, InstanceState::Ended(how) if how.contains("137")), "{state:?}");
-    rig.runtime.start(&spec).await.unwrap();
+    assert!(matches!(&state, InstanceState::Ended { how, .. } if how.contains("137")), "{state:?}");
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
     assert_eq!(rig.inside(&spec, "cat /home/coder/note"), (true, "kept".to_owned()));
     // The next start finds a running one that is not as it should be. Another name is no reason to end it.
     let before = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
     let renamed = InstanceSpec { name: "other".to_owned(), ..spec.clone() };
-    rig.runtime.start(&renamed).await.unwrap();
+    rig.runtime.start(&renamed, &Fence::open()).await.unwrap();
     assert_eq!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), before);
     let elsewhere = InstanceSpec { url: "https://elsewhere.example/".to_owned(), ..spec.clone() };
-    rig.runtime.start(&elsewhere).await.unwrap();
+    rig.runtime.start(&elsewhere, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
     assert_ne!(rig.docker(&["inspect", "-f", "{{.Id}}", &name]), before);
     // Created and never started: what a crash in between leaves.
@@ -82,9 +85,9 @@ async fn what_ended_or_is_made_otherwise_is_made_anew() {
     let label = format!("codehub.instance={}", rig.deployment);
     let (workspace, generation) = (format!("codehub.workspace={}", spec.workspace), "codehub.generation=1");
     rig.docker(&["create", "--name", &name, "-l", &label, "-l", &workspace, "-l", generation, IMAGE]);
-    let listed = rig.runtime.list().await.unwrap();
-    assert!(matches!(listed[0].instance.state, InstanceState::Ended(_)));
-    rig.runtime.start(&spec).await.unwrap();
+    let listed = rig.runtime.list(Among::All(&[])).await.unwrap();
+    assert!(matches!(listed[0].instance.state, InstanceState::Ended { .. }));
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
 }
 
@@ -107,18 +110,18 @@ async fn strangers_are_never_touched() {
     let run = ["run", "-d", "--network", "none", "--name", &name];
     let stranger = rig.docker(&[&run[..], &labels, &["--entrypoint", "sleep", IMAGE, "600"]].concat());
     rig.docker(&[&["volume", "create", "--label", &other][..], &[&volume]].concat());
-    assert_eq!(rig.runtime.list().await.unwrap(), []);
+    assert_eq!(rig.runtime.list(Among::All(&[])).await.unwrap(), []);
     assert_eq!(rig.runtime.status(spec.workspace).await.unwrap(), None);
     assert_eq!(rig.runtime.upstream(spec.workspace).await.unwrap(), None);
     assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), []);
     rig.runtime.stop(spec.workspace).await.unwrap();
-    assert!(rig.volumes.delete(&spec.volume).await.is_err());
-    assert!(rig.volumes.create(&spec.volume).await.is_err());
-    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+    assert!(rig.volumes.delete(&spec.volume, &Fence::open()).await.is_err());
+    assert!(rig.volumes.create(&spec.volume, 0).await.is_err());
+    let error = rig.runtime.start(&spec, &Fence::open()).await.unwrap_err().to_string();
     assert!(error.contains("is not this deployment's"), "another's home is not mounted: {error}");
     rig.docker(&["volume", "rm", &volume]);
-    rig.volumes.create(&spec.volume).await.unwrap();
-    let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+    rig.volumes.create(&spec.volume, 0).await.unwrap();
+    let error = rig.runtime.start(&spec, &Fence::open()).await.unwrap_err().to_string();
     assert!(error.contains("not ours"), "{error}");
     assert_eq!(rig.docker(&["inspect", "-f", "{{.State.Running}}", &stranger]), "true");
     rig.docker(&["rm", "-f", &stranger]);
@@ -168,7 +171,7 @@ async fn a_home_gets_the_settings_of_the_ide_and_keeps_its_own() {
         rig.runtime.stop(spec.workspace).await.unwrap();
         // A CodeHub that does not know that it has been there.
         let fresh = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
-        fresh.start(&spec).await.unwrap();
+        fresh.start(&spec, &Fence::open()).await.unwrap();
         rig.until_ready(&spec).await;
         assert_eq!(rig.inside(&spec, look), (true, now.to_owned()), "{change}");
     }
@@ -194,26 +197,22 @@ async fn a_home_goes_into_an_archive_and_comes_back_as_it_was() {
     rig.runtime.stop(spec.workspace).await.unwrap();
 
     let key = archive_key(&spec);
-    let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    let stored = rig.archives.put(&key, &spec.volume, &progress, &cancel).await.unwrap();
+    let transfer = Transfer::default();
+    let stored = rig.archives.put(&key, &spec.volume, &transfer).await.unwrap();
     assert!(stored.size > 24 << 20 && stored.entries >= 8, "{stored:?}");
     assert_eq!(rig.archives.head(&key).await.unwrap(), Some(stored.clone()));
-    assert_eq!(
-        rig.archives.put(&key, &spec.volume, &progress, &cancel).await.unwrap(),
-        stored,
-        "found again"
-    );
+    assert_eq!(rig.archives.put(&key, &spec.volume, &transfer).await.unwrap(), stored, "found again");
     let leftover =
         rig.docker(&["ps", "-aq", "--filter", &format!("label=codehub.instance={}", rig.deployment)]);
     assert_eq!(leftover, "", "no helper is left");
 
     let mut restored = spec.clone();
     restored.volume.generation = Generation(2);
-    rig.volumes.create(&restored.volume).await.unwrap();
-    rig.archives.fetch(&key, &restored.volume, &progress, &cancel).await.unwrap();
-    assert_eq!(progress.done(), stored.uncompressed);
-    rig.volumes.delete(&spec.volume).await.unwrap();
-    rig.runtime.start(&restored).await.unwrap();
+    rig.volumes.create(&restored.volume, 0).await.unwrap();
+    rig.archives.fetch(&key, &restored.volume, &transfer).await.unwrap();
+    assert_eq!(transfer.progress.done(), stored.uncompressed);
+    rig.volumes.delete(&spec.volume, &Fence::open()).await.unwrap();
+    rig.runtime.start(&restored, &Fence::open()).await.unwrap();
     rig.until_ready(&restored).await;
     assert_eq!(rig.inside(&restored, sum), (true, before));
 }
@@ -245,14 +244,18 @@ async fn a_job_that_was_left_is_ended_before_the_next_and_a_volume_in_the_making
     leave.push("0:0".to_owned());
     leave.extend(labels("prepare"));
     leave.extend(
-        ["--entrypoint", "/codehub", &own_image(), "storage-job", "prepare", "1000", "1000"]
+        ["--entrypoint", "/codehub", &own_image(), "storage-job", "prepare", "1000", "1000", "0"]
             .map(str::to_owned),
     );
     rig.docker(&leave.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [], "in the making");
     rig.jobs.settle(spec.workspace).await.unwrap();
-    assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [spec.volume], "finished, and only then counted");
-    rig.runtime.start(&spec).await.unwrap();
+    assert_eq!(
+        rig.volumes.list(Scope::All).await.unwrap(),
+        [ListedVolume::from(spec.volume)],
+        "finished, and only then counted"
+    );
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
     assert_eq!(rig.inside(&spec, "stat -c %u:%g /home/coder").1, "1000:1000");
     rig.runtime.stop(spec.workspace).await.unwrap();
@@ -264,10 +267,9 @@ async fn a_job_that_was_left_is_ended_before_the_next_and_a_volume_in_the_making
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let hanging =
         rig.docker(&[&run[..], &[&mount], &marks, &["--entrypoint", "sleep", IMAGE, "600"]].concat());
-    let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    rig.archives.put(&archive_key(&spec), &spec.volume, &progress, &cancel).await.unwrap();
+    rig.archives.put(&archive_key(&spec), &spec.volume, &Transfer::default()).await.unwrap();
     assert!(!rig.docker(&["ps", "-aq", "--no-trunc"]).contains(&hanging));
-    rig.volumes.delete(&spec.volume).await.unwrap();
+    rig.volumes.delete(&spec.volume, &Fence::open()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -290,10 +292,9 @@ async fn a_job_that_is_killed_makes_no_archive() {
         }
         false
     });
-    let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    let outcome = rig.archives.put(&key, &spec.volume, &progress, &cancel).await;
+    let outcome = rig.archives.put(&key, &spec.volume, &Transfer::default()).await;
     assert!(killer.await.unwrap(), "it was killed");
     assert!(outcome.is_err(), "{outcome:?}");
     assert_eq!(rig.archives.head(&key).await.unwrap(), None, "half a home is no archive");
-    rig.archives.put(&key, &spec.volume, &progress, &cancel).await.unwrap();
+    rig.archives.put(&key, &spec.volume, &Transfer::default()).await.unwrap();
 }

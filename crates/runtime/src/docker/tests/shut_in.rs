@@ -24,7 +24,7 @@ async fn until_back(rig: &Rig) {
     let begun = Instant::now();
     while firewall(rig).await.0 != SafeguardState::Good {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", firewall(rig).await);
-        rig.runtime.list().await.unwrap();
+        rig.runtime.list(Among::All(&[])).await.unwrap();
         poll_every(Duration::from_millis(50)).await;
     }
 }
@@ -77,13 +77,13 @@ async fn a_strange_network_with_our_name_is_not_used() {
     let name = format!("codehub-{}", rig.deployment);
     let label = format!("codehub.instance={}", rig.deployment);
     let spec = spec();
-    rig.volumes.create(&spec.volume).await.unwrap();
+    rig.volumes.create(&spec.volume, 0).await.unwrap();
     for (create, what) in [
         (&["network", "create", &name][..], "label"),
         (&["network", "create", "--label", &label, &name], "option"),
     ] {
         rig.docker(create);
-        let error = rig.runtime.start(&spec).await.unwrap_err().to_string();
+        let error = rig.runtime.start(&spec, &Fence::open()).await.unwrap_err().to_string();
         assert!(error.contains(what) && error.contains("docker network rm"), "{error}");
         let (state, text) = firewall(&rig).await;
         assert!(state == SafeguardState::Bad && text.contains(what), "{text}");
@@ -93,7 +93,7 @@ async fn a_strange_network_with_our_name_is_not_used() {
         assert_eq!(containers, serde_json::json!({}), "nothing was put on it");
         rig.docker(&["network", "rm", &name]);
     }
-    rig.runtime.start(&spec).await.unwrap();
+    rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
 }
 

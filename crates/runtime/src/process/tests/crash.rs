@@ -1,6 +1,6 @@
 //! What a CodeHub that was killed leaves, and what the next one makes of it.
 
-use super::*;
+use super::{super::lifecycle::RESTARTED, *};
 use codehub_testing::{eventually, let_time_pass, poll_every};
 
 #[tokio::test]
@@ -12,7 +12,7 @@ async fn a_new_codehub_finds_the_running_process() {
     let after = place.runtime().await;
     assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
     assert_eq!(after.upstream(place.id).await.unwrap(), upstream);
-    after.start(&place.spec(1)).await.unwrap();
+    after.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
     after.stop(place.id).await.unwrap();
     assert!(!is_alive(pid));
@@ -31,9 +31,9 @@ async fn a_lost_or_damaged_record_does_not_lead_to_a_second_process() {
             fs::write(place.record_file(), damage).unwrap();
         }
         let after = place.runtime().await;
-        assert_eq!(after.list().await.unwrap().len(), 1, "{damage:?}");
+        assert_eq!(after.list(Among::All(&[])).await.unwrap().len(), 1, "{damage:?}");
         assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
-        after.start(&place.spec(1)).await.unwrap();
+        after.start(&place.spec(1), &Fence::open()).await.unwrap();
         assert_eq!((place.recorded_pid(), place.record().port), (pid, port));
         assert_eq!(place.mains(), [pid]);
         // Also while it is running, and also for whoever only wants to stop it.
@@ -52,7 +52,7 @@ async fn a_start_that_was_cut_off_is_adopted_or_begun_again() {
     place.write_record(&Record { state: State::Starting, ..place.record() });
     let after = place.runtime().await;
     assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
-    after.start(&place.spec(1)).await.unwrap();
+    after.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
     after.stop(place.id).await.unwrap();
 
@@ -63,8 +63,8 @@ async fn a_start_that_was_cut_off_is_adopted_or_begun_again() {
     runtime.stop(place.id).await.unwrap();
     place.write_record(&record);
     let after = place.runtime().await;
-    assert_eq!(place.state(&after).await, Some(InstanceState::Ended("its start was cut off".into())));
-    after.start(&place.spec(1)).await.unwrap();
+    assert_eq!(place.state(&after).await, Some(InstanceState::evicted("its start was cut off")));
+    after.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.ready(&after).await;
     assert_eq!(place.mains().len(), 1);
 }
@@ -80,17 +80,17 @@ async fn somebody_else_with_the_same_number_is_never_touched() {
     let stat = Stat::of(pid).unwrap().unwrap();
     let State::Running { process } = record.state.clone() else { panic!("{record:?}") };
     let boot = process.boot.clone();
+    let (died, evicted) = (InstanceState::died("not running any more"), InstanceState::evicted(RESTARTED));
     let numbers = [
-        (stat.start_time + 1, boot.clone()),
-        (stat.start_time, "another boot".to_owned()),
-        (stat.start_time, boot.replace("pid:", "pid: another ")),
+        (stat.start_time + 1, boot.clone(), died),
+        (stat.start_time, "another boot".to_owned(), evicted.clone()),
+        (stat.start_time, boot.replace("pid:", "pid: another "), evicted),
     ];
-    for (start_time, boot) in numbers {
+    for (start_time, boot, ended) in numbers {
         let process = super::super::proc_scan::Identity { pid, start_time, boot };
         place.write_record(&Record { state: State::Running { process }, ..record.clone() });
         let after = place.runtime().await;
-        let ended = Some(InstanceState::Ended("not running any more".into()));
-        assert_eq!(place.state(&after).await, ended);
+        assert_eq!(place.state(&after).await, Some(ended));
         assert_eq!(after.upstream(place.id).await.unwrap(), None);
         after.stop(place.id).await.unwrap();
         assert!(is_alive(pid));
@@ -121,7 +121,7 @@ fn victim_entry() {
             url: String::new(),
         };
         loop {
-            runtime.start(&spec).await.unwrap();
+            runtime.start(&spec, &Fence::open()).await.unwrap();
             runtime.stop(workspace).await.unwrap();
         }
     });
@@ -167,7 +167,7 @@ async fn never_two(place: Place, opening: Duration) {
         let runtime = place.runtime().await;
         eventually("it runs", async || {
             // Adopted or new; if it was already asked to end, the next start finds it gone.
-            runtime.start(&place.spec(1)).await.unwrap();
+            runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
             poll_every(Duration::from_millis(30)).await;
             let now = place.mains();
             assert!(now.len() <= 1, "round {round}: {now:?}, before {before:?}, {:?}", place.record());

@@ -5,69 +5,38 @@ use std::time::Instant;
 use super::*;
 
 #[tokio::test]
-async fn every_call_can_be_repeated() {
-    let place = Place::new(web()).await;
-    let runtime = place.runtime().await;
-    runtime.ping().await.unwrap();
-    assert_eq!(place.state(&runtime).await, None);
-    assert_eq!(runtime.list().await.unwrap(), []);
-    assert_eq!(runtime.upstream(place.id).await.unwrap(), None);
-    runtime.stop(place.id).await.unwrap();
-
-    runtime.start(&place.spec(1)).await.unwrap();
-    let pid = place.recorded_pid();
-    for _ in 0..3 {
-        runtime.start(&place.spec(1)).await.unwrap();
-    }
-    assert_eq!(place.mains(), [pid]);
-    place.ready(&runtime).await;
-    let upstream = runtime.upstream(place.id).await.unwrap().unwrap();
-    assert!(upstream.address().is_some_and(|address| address.ip().is_loopback()));
-    let listed = runtime.list().await.unwrap();
-    assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0].workspace, place.id);
-    assert_eq!(listed[0].instance.generation, Generation(1));
-    assert_eq!(listed[0].instance.state, InstanceState::Alive);
-
-    for _ in 0..2 {
-        runtime.stop(place.id).await.unwrap();
-        assert!(!is_alive(pid));
-        assert_eq!(place.state(&runtime).await, None);
-        assert_eq!(runtime.list().await.unwrap(), []);
-        assert_eq!(runtime.upstream(place.id).await.unwrap(), None);
-    }
-    assert!(Stat::of(pid).unwrap().is_none() || !is_alive(pid));
-    assert_eq!(
-        fs::read_dir(place.dir.path().join("instances")).unwrap().count(),
-        0,
-        "nothing is left behind"
-    );
-}
-
-#[tokio::test]
-async fn many_starts_at_once_start_one() {
+async fn starts_at_once_are_one_process_and_stopping_leaves_nothing_behind() {
     let place = Place::new(web()).await;
     let (one, two) = (place.runtime().await, place.runtime().await);
-    let spec = place.spec(1);
-    let starts = (0..8).map(|index| if index % 2 == 0 { one.start(&spec) } else { two.start(&spec) });
+    let (spec, open) = (place.spec(1), Fence::open());
+    let starts =
+        (0..8).map(|index| if index % 2 == 0 { one.start(&spec, &open) } else { two.start(&spec, &open) });
     for start in futures::future::join_all(starts).await {
         start.unwrap();
     }
-    assert_eq!(place.mains().len(), 1);
+    let pid = place.recorded_pid();
+    assert_eq!(place.mains(), [pid]);
+    place.ready(&one).await;
+    let upstream = one.upstream(place.id).await.unwrap().unwrap();
+    assert!(upstream.address.port().is_some_and(|address| address.ip().is_loopback()));
+    one.stop(place.id).await.unwrap();
+    assert!(!is_alive(pid));
+    let left = fs::read_dir(place.dir.path().join("instances")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left behind");
 }
 
 #[tokio::test]
 async fn another_generation_has_to_wait_and_a_missing_home_is_refused() {
     let place = Place::new(web()).await;
     let runtime = place.started().await;
-    let error = runtime.start(&place.spec(2)).await.unwrap_err().to_string();
+    let error = runtime.start(&place.spec(2), &Fence::open()).await.unwrap_err().to_string();
     assert!(error.contains("generation 1"), "{error}");
     runtime.stop(place.id).await.unwrap();
-    runtime.start(&place.spec(2)).await.unwrap();
+    runtime.start(&place.spec(2), &Fence::open()).await.unwrap();
     assert_eq!(runtime.status(place.id).await.unwrap().unwrap().generation, Generation(2));
     runtime.stop(place.id).await.unwrap();
 
-    let error = runtime.start(&place.spec(3)).await.unwrap_err().to_string();
+    let error = runtime.start(&place.spec(3), &Fence::open()).await.unwrap_err().to_string();
     assert!(error.contains("does not exist"), "{error}");
     assert_eq!(place.state(&runtime).await, None, "nothing was started");
 }
@@ -76,13 +45,13 @@ async fn another_generation_has_to_wait_and_a_missing_home_is_refused() {
 async fn a_program_that_dies_says_how_and_is_replaced() {
     let place = Place::new(shell("echo last words; exit 3")).await;
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "exited with code 3");
-    let listed = runtime.list().await.unwrap();
-    assert_eq!(listed[0].instance.state, InstanceState::Ended("exited with code 3".into()));
+    let listed = runtime.list(Among::All(&[])).await.unwrap();
+    assert_eq!(listed[0].instance.state, InstanceState::died("exited with code 3"));
     assert_eq!(runtime.upstream(place.id).await.unwrap(), None);
     assert!(place.log(&runtime).await.contains("last words"), "the log stays");
-    runtime.start(&place.spec(2)).await.unwrap();
+    runtime.start(&place.spec(2), &Fence::open()).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "exited with code 3");
     assert_eq!(place.record().generation, Generation(2));
     runtime.stop(place.id).await.unwrap();
@@ -91,7 +60,7 @@ async fn a_program_that_dies_says_how_and_is_replaced() {
 
     let place = Place::new(shell("kill -9 $$")).await;
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "killed by signal 9");
 }
 
@@ -100,7 +69,7 @@ async fn a_program_that_cannot_be_run_fails_the_start() {
     let mut place = Place::new(web()).await;
     place.command = vec!["{home}/no-such-program".into()];
     let runtime = place.runtime().await;
-    let error = runtime.start(&place.spec(1)).await.unwrap_err().to_string();
+    let error = runtime.start(&place.spec(1), &Fence::open()).await.unwrap_err().to_string();
     assert!(error.contains("cannot run") && error.contains("No such file"), "{error}");
     assert_eq!(place.mains(), Vec::<i32>::new());
 }
@@ -109,7 +78,7 @@ async fn a_program_that_cannot_be_run_fails_the_start() {
 async fn alive_is_not_ready_and_silent_is_not_gone() {
     let place = Place::new(shell("exec sleep 60")).await;
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!(place.state(&runtime).await, Some(InstanceState::Alive), "nobody listens");
     runtime.stop(place.id).await.unwrap();
 
@@ -117,11 +86,11 @@ async fn alive_is_not_ready_and_silent_is_not_gone() {
                   print('listening',flush=True)\ntime.sleep(60)";
     let place = Place::new(vec![python(), "-c".into(), silent.into(), "{port}".into()]).await;
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     eventually("it listens", async || place.log(&runtime).await.contains("listening")).await;
     let error = runtime.status(place.id).await.unwrap_err();
     assert!(matches!(error, super::super::RuntimeError::Unreachable(_)), "{error:?}");
-    assert_eq!(runtime.list().await.unwrap().len(), 1);
+    assert_eq!(runtime.list(Among::All(&[])).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -130,7 +99,7 @@ async fn the_environment_is_clean_and_the_home_its_own() {
     let mut config = place.config();
     config.env = vec![("HTTPS_PROXY".into(), "http://proxy".into())];
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     let home = place.home(1);
     eventually("it has looked around", async || fs::read(home.join("core")).is_ok_and(|it| !it.is_empty()))
         .await;
@@ -189,7 +158,7 @@ async fn stop_ends_the_whole_tree() {
     ))
     .await;
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     let pid_in = |name: &str| fs::read_to_string(place.home(1).join(name)).ok()?.trim().parse::<i32>().ok();
     eventually("all are there", async || pid_in("deaf").is_some() && pid_in("bare").is_some()).await;
     eventually("and their programs", async || place.processes().len() >= 5).await;
@@ -210,11 +179,11 @@ async fn stop_ends_the_whole_tree() {
 async fn what_a_dead_program_left_is_cleared_away_before_the_next_start() {
     let place = Place::new(shell("setsid sleep 600 & sleep 0.2; exit 1")).await;
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!(place.ended(&runtime).await, "exited with code 1");
     let left = place.processes();
     assert_eq!(left.len(), 1);
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert!(!is_alive(left[0].stat.pid));
     runtime.stop(place.id).await.unwrap();
     assert!(place.processes().is_empty());
@@ -227,7 +196,7 @@ async fn a_program_that_ends_when_asked_is_not_waited_for() {
     let mut config = place.config();
     config.stop_grace = Duration::from_secs(30);
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     eventually("it listens to signals", async || place.log(&runtime).await.contains("ready")).await;
     let begun = Instant::now();
     runtime.stop(place.id).await.unwrap();
@@ -245,7 +214,7 @@ async fn logs_are_followed_and_kept_short() {
     config.logs.max_bytes = 20_000;
     config.logs.check_every = Duration::from_millis(20);
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     let mut stream = runtime.logs(place.id, LogQuery { tail: 5, follow: true }).await.unwrap();
     let mut seen = 0;
     while seen < 100_000 {
@@ -269,14 +238,14 @@ async fn strangers_among_the_records_are_left_alone_and_a_missing_directory_is_a
     }
     let damaged = dir.join("01890a5d-ac96-774b-bcce-b302099a8057.json");
     fs::write(&damaged, "{").unwrap();
-    assert_eq!(runtime.list().await.unwrap().len(), 1);
+    assert_eq!(runtime.list(Among::All(&[])).await.unwrap().len(), 1);
     assert!(dir.join("notes.txt").exists());
     let away = place.dir.path().join("away");
     fs::rename(&dir, &away).unwrap();
-    assert!(runtime.list().await.is_err());
+    assert!(runtime.list(Among::All(&[])).await.is_err());
     assert!(runtime.ping().await.is_err());
     fs::rename(&away, &dir).unwrap();
-    assert_eq!(runtime.list().await.unwrap().len(), 1);
+    assert_eq!(runtime.list(Among::All(&[])).await.unwrap().len(), 1);
 }
 
 /// The rows of the IDE table, with the real programs: `CODEHUB_TEST_IDES` is a directory that has them.
@@ -294,7 +263,7 @@ async fn installed_ides_become_ready_and_end() {
         config.sandbox = SandboxChoice::Auto;
         let runtime = ProcessRuntime::open(config).await.unwrap();
         let begun = Instant::now();
-        runtime.start(&place.spec(1)).await.unwrap();
+        runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
         eventually("it is ready", async || {
             let status = runtime.status(place.id).await;
             matches!(status, Ok(Some(instance)) if instance.state == InstanceState::Ready)

@@ -1,6 +1,7 @@
 //! Against real processes. The shim they are launched through is this test program itself
 //! ([`shim_entry`]).
 
+mod contract;
 mod crash;
 mod life;
 mod sandbox;
@@ -18,13 +19,16 @@ use codehub_testing::eventually;
 use futures::StreamExt;
 
 use super::{
-    super::{IdeChoice, InstanceSpec, Instances, LogQuery, SandboxChoice, ide},
+    super::{Among, Fence, IdeChoice, InstanceSpec, Instances, LogQuery, SandboxChoice, ide},
     NetworkChoice, ProcessConfig, ProcessRuntime, ShimCommand,
     proc_scan::{Process, Stat, processes},
     record::{Record, State},
     shim,
 };
-use crate::volumes::{Volumes, directory::DirectoryVolumes};
+use crate::volumes::{
+    Volumes,
+    directory::{DirectoryVolumes, home_dir},
+};
 
 /// Not a test: what the tests launch workspaces through.
 #[test]
@@ -94,7 +98,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let boot = super::proc_scan::boot().unwrap();
-        for process in self.processes() {
+        for process in self.ours() {
             let _ = process.identity(&boot).signal(&boot, rustix::process::Signal::KILL);
         }
     }
@@ -114,7 +118,7 @@ impl Place {
         let volumes = DirectoryVolumes::new(place.dir.path());
         volumes.prepare().await.unwrap();
         for generation in [1, 2] {
-            volumes.create(&place.key(generation)).await.unwrap();
+            volumes.create(&place.key(generation), 0).await.unwrap();
         }
         place
     }
@@ -124,7 +128,7 @@ impl Place {
     }
 
     fn home(&self, generation: u32) -> PathBuf {
-        DirectoryVolumes::new(self.dir.path()).path(&self.key(generation)).unwrap()
+        home_dir(self.dir.path(), &self.key(generation))
     }
 
     fn spec(&self, generation: u32) -> InstanceSpec {
@@ -154,14 +158,14 @@ impl Place {
 
     async fn started(&self) -> ProcessRuntime {
         let runtime = self.runtime().await;
-        runtime.start(&self.spec(1)).await.unwrap();
+        runtime.start(&self.spec(1), &Fence::open()).await.unwrap();
         self.ready(&runtime).await;
         runtime
     }
 
     async fn started_until(&self, name: &str) -> ProcessRuntime {
         let runtime = self.runtime().await;
-        runtime.start(&self.spec(1)).await.unwrap();
+        runtime.start(&self.spec(1), &Fence::open()).await.unwrap();
         eventually("it is up", async || self.home(1).join(name).exists()).await;
         runtime
     }
@@ -177,7 +181,7 @@ impl Place {
     async fn ended(&self, runtime: &ProcessRuntime) -> String {
         let mut how = String::new();
         eventually("it has ended", async || match self.state(runtime).await {
-            Some(InstanceState::Ended(text)) => {
+            Some(InstanceState::Ended { how: text, .. }) => {
                 how = text;
                 true
             }
@@ -187,10 +191,18 @@ impl Place {
         how
     }
 
-    /// Everything alive that was started for this place.
+    /// Everything alive that carries this deployment's marks. The process table itself is the whole machine's:
+    /// nobody else may signal what is in it.
+    fn ours(&self) -> Vec<Process> {
+        let mut table = processes(&self.deployment).unwrap();
+        table.retain(|it| it.marks.is_some());
+        table
+    }
+
+    /// Everything alive that was started for this place's workspace.
     fn processes(&self) -> Vec<Process> {
         let ours = |it: &Process| it.marks.is_some_and(|marks| marks.workspace == self.id);
-        processes(&self.deployment).unwrap().into_iter().filter(ours).collect()
+        self.ours().into_iter().filter(ours).collect()
     }
 
     fn mains(&self) -> Vec<i32> {

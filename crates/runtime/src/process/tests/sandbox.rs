@@ -105,7 +105,7 @@ async fn the_inventory_is_the_one_in_the_repository() {
     config.listen = Some(SocketAddr::from(([127, 0, 0, 1], codehub.local_addr().unwrap().port())));
     config.show = vec!["/opt".into()];
     let runtime = ProcessRuntime::open(config).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.until_there("inventory").await;
     let inventory = place.seen("inventory");
     let found: BTreeSet<&str> = inventory.lines().collect();
@@ -142,7 +142,7 @@ async fn a_fork_bomb_stays_in_its_workspace() {
     let mut config = place.config();
     config.limits.processes = LIMIT as u64;
     let runtime = ProcessRuntime::open(config.clone()).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.until_there("hit").await;
     let inside = || place.processes().iter().filter(|it| it.identity("").depth() > 2).count();
     eventually("it is at its limit", async || inside() >= LIMIT - 2).await;
@@ -152,7 +152,7 @@ async fn a_fork_bomb_stays_in_its_workspace() {
         return;
     };
     let second = neighbour.runtime().await;
-    second.start(&neighbour.spec(1)).await.unwrap();
+    second.start(&neighbour.spec(1), &Fence::open()).await.unwrap();
     neighbour.until_there("up").await;
     second.stop(neighbour.id).await.unwrap();
     runtime.stop(place.id).await.unwrap();
@@ -179,7 +179,7 @@ async fn a_script_that_pip_installed_runs_in_a_fork() {
     }
     let Some(original) = place(shell(install)).await else { return };
     let runtime = original.runtime().await;
-    runtime.start(&original.spec(1)).await.unwrap();
+    runtime.start(&original.spec(1), &Fence::open()).await.unwrap();
     original.until_there("done").await;
     assert_eq!(original.seen("said").trim(), "hello", "{}", original.seen("pip.log"));
     assert!(
@@ -200,7 +200,7 @@ async fn a_script_that_pip_installed_runs_in_a_fork() {
     }
     drop(original);
     let runtime = fork.runtime().await;
-    runtime.start(&fork.spec(1)).await.unwrap();
+    runtime.start(&fork.spec(1), &Fence::open()).await.unwrap();
     fork.until_there("status").await;
     assert_eq!((fork.seen("said").trim(), fork.seen("status").trim()), ("hello", "0"));
     runtime.stop(fork.id).await.unwrap();
@@ -221,7 +221,7 @@ async fn scripts_that_begin_with_the_name_of_before_still_run() {
     }
     fs::copy("/bin/echo", place.home(1).join("interpreter")).unwrap();
     let runtime = place.runtime().await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.until_there("done").await;
     assert_eq!(place.seen("said"), "./old\n./older\n", "{}", place.log(&runtime).await);
     runtime.stop(place.id).await.unwrap();
@@ -245,7 +245,7 @@ async fn codehubs_settings_are_hidden_where_they_lie_in_what_is_shown() {
     config.show = vec![shown.path().to_owned(), link.clone()];
     config.hidden = vec![shown.path().join("codehub.toml"), "/not/there".into()];
     let runtime = ProcessRuntime::open(config.clone()).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.until_there("done").await;
     assert_eq!((place.seen("hidden"), place.seen("tools")), (String::new(), "tooltool".to_owned()));
     runtime.stop(place.id).await.unwrap();
@@ -268,7 +268,7 @@ async fn a_shut_in_workspace_is_adopted_and_ended_like_any_other() {
         let after = place.runtime().await;
         assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
         assert_eq!(after.upstream(place.id).await.unwrap(), upstream);
-        after.start(&place.spec(1)).await.unwrap();
+        after.start(&place.spec(1), &Fence::open()).await.unwrap();
         assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
         after.stop(place.id).await.unwrap();
         assert!(place.processes().is_empty());
@@ -282,7 +282,7 @@ async fn a_shut_in_program_gets_its_grace_and_its_leavings_go_too() {
                   trap 'sleep 0.7; echo saved > saved; exit 0' TERM; echo up > up; while :; do sleep 0.05; done";
     for place in places(shell(script)).await {
         let runtime = place.runtime().await;
-        runtime.start(&place.spec(1)).await.unwrap();
+        runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
         place.until_there("up").await;
         runtime.stop(place.id).await.unwrap();
         assert!(place.home(1).join("saved").exists(), "it had the time it needs to end well");
@@ -302,7 +302,7 @@ async fn what_an_older_codehub_shut_in_is_adopted_and_ended() {
     let now =
         ProcessRuntime::open(ProcessConfig { network: NetworkChoice::Auto, ..place.config() }).await.unwrap();
     assert_eq!(place.state(&now).await, Some(InstanceState::Alive));
-    now.start(&place.spec(1)).await.unwrap();
+    now.start(&place.spec(1), &Fence::open()).await.unwrap();
     assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
     now.stop(place.id).await.unwrap();
     assert!(place.home(1).join("saved").exists());
@@ -313,7 +313,7 @@ async fn what_an_older_codehub_shut_in_is_adopted_and_ended() {
 async fn the_status_of_a_shut_in_program_is_told() {
     for place in places(shell("exit 4")).await {
         let runtime = place.runtime().await;
-        runtime.start(&place.spec(1)).await.unwrap();
+        runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
         assert_eq!(place.ended(&runtime).await, "exited with code 4");
     }
 }
@@ -328,7 +328,7 @@ async fn what_is_left_of_a_killed_first_process_is_cleared_away() {
         process.identity(&boot).signal(&boot, rustix::process::Signal::KILL).unwrap();
     }
     place.ended(&runtime).await;
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.ready(&runtime).await;
     assert_eq!(place.mains(), [place.recorded_pid()], "one, and not the old one beside it");
     runtime.stop(place.id).await.unwrap();
@@ -344,7 +344,7 @@ async fn a_program_elsewhere_is_there_inside() {
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let Some(place) = place(vec![script.to_str().unwrap().to_owned()]).await else { return };
         let runtime = place.runtime().await;
-        runtime.start(&place.spec(1)).await.unwrap();
+        runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
         assert_eq!(place.ended(&runtime).await, "exited with code 7");
     }
 }
@@ -353,17 +353,17 @@ async fn a_program_elsewhere_is_there_inside() {
 async fn without_a_sandbox_a_second_user_is_refused() {
     let place = Place::new(shell("exec sleep 600")).await;
     let older = VolumeKey { owner: UserId::from_uuid(uuid::Uuid::from_u128(1)), ..place.key(1) };
-    DirectoryVolumes::new(place.dir.path()).create(&older).await.unwrap();
+    DirectoryVolumes::new(place.dir.path()).create(&older, 0).await.unwrap();
     let runtime = place.runtime().await;
     assert!(!runtime.isolates_users());
-    let error = runtime.start(&place.spec(1)).await.unwrap_err().to_string();
+    let error = runtime.start(&place.spec(1), &Fence::open()).await.unwrap_err().to_string();
     assert!(error.contains("bubblewrap") && error.contains("PROCESS_UNSANDBOXED_USERS=many"), "{error}");
-    runtime.start(&InstanceSpec { volume: older, ..place.spec(1) }).await.unwrap();
+    runtime.start(&InstanceSpec { volume: older, ..place.spec(1) }, &Fence::open()).await.unwrap();
     runtime.stop(place.id).await.unwrap();
 
     let allowed = ProcessConfig { unsandboxed_users: true, ..place.config() };
     let runtime = ProcessRuntime::open(allowed).await.unwrap();
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     runtime.stop(place.id).await.unwrap();
 }
 

@@ -2,12 +2,15 @@
 
 use std::{net::TcpStream, os::unix::fs::PermissionsExt};
 
-use super::{super::super::Upstream, *};
+use super::{
+    super::super::{Address, Upstream},
+    *,
+};
 
 fn socket_of(upstream: &Upstream) -> PathBuf {
-    match upstream {
-        Upstream::Socket(path) => PathBuf::from(&**path),
-        Upstream::Port(address) => panic!("it listens on {address}"),
+    match &upstream.address {
+        Address::Socket(path) => PathBuf::from(&**path),
+        Address::Port(address) => panic!("it listens on {address}"),
     }
 }
 
@@ -35,7 +38,7 @@ async fn the_socket_is_for_codehubs_user_and_goes_with_the_workspace() {
     .unwrap();
     place.ended(&runtime).await;
     assert!(socket.exists());
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.ready(&runtime).await;
     runtime.stop(place.id).await.unwrap();
     assert_eq!(fs::read_dir(place.dir.path().join("run")).unwrap().count(), 0, "nothing is left behind");
@@ -54,7 +57,7 @@ async fn a_new_codehub_finds_it_with_and_without_its_record() {
         let after = place.runtime().await;
         assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
         assert_eq!(after.upstream(place.id).await.unwrap(), upstream);
-        after.start(&place.spec(1)).await.unwrap();
+        after.start(&place.spec(1), &Fence::open()).await.unwrap();
         assert_eq!((place.recorded_pid(), place.mains()), (pid, vec![pid]));
         after.stop(place.id).await.unwrap();
     }
@@ -72,9 +75,9 @@ async fn what_an_older_codehub_started_on_a_port_is_still_found_there() {
     let after = place.runtime().await;
     assert_eq!(place.state(&after).await, Some(InstanceState::Ready));
     let upstream = after.upstream(place.id).await.unwrap().unwrap();
-    assert_eq!(upstream.address().map(|address| address.port()), Some(place.record().port));
+    assert_eq!(upstream.address.port().map(|address| address.port()), Some(place.record().port));
     after.stop(place.id).await.unwrap();
-    after.start(&place.spec(1)).await.unwrap();
+    after.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.ready(&after).await;
     socket_of(&after.upstream(place.id).await.unwrap().unwrap());
 }
@@ -99,14 +102,14 @@ async fn in_a_sandbox_the_socket_has_a_short_name_and_no_neighbours() {
     let mut config = place.config();
     // Too long for a socket's name outside.
     config.data_dir = place.dir.path().join("x".repeat(100));
+    let home = home_dir(&config.data_dir, &place.key(1));
     let volumes = DirectoryVolumes::new(&config.data_dir);
     volumes.prepare().await.unwrap();
-    volumes.create(&place.key(1)).await.unwrap();
+    volumes.create(&place.key(1), 0).await.unwrap();
     let runtime = ProcessRuntime::open(config).await;
     let Ok(runtime) = runtime else { return codehub_testing::skip("no bwrap") };
-    runtime.start(&place.spec(1)).await.unwrap();
+    runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.ready(&runtime).await;
-    let home = volumes.path(&place.key(1)).unwrap();
     assert_eq!(fs::read_to_string(home.join("socket")).unwrap().trim(), "/run/codehub/io/ide");
     assert_eq!(fs::read_to_string(home.join("seen")).unwrap(), "", "it is alone there");
     socket_of(&runtime.upstream(place.id).await.unwrap().unwrap());

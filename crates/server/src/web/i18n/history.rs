@@ -57,8 +57,11 @@ fn korean(reason: &Reason) -> String {
         Reason::Confirmed => "상태 확인".into(),
         Reason::Abandoned(why) => format!("취소됨: {}", abandoned(*why)),
         Reason::InstanceEnded(how) => format!("인스턴스 종료: {how}"),
+        Reason::InstanceInterrupted(how) => format!("인스턴스가 외부에서 종료됨: {how}"),
+        Reason::InstanceNoImage(why) => format!("인스턴스 이미지를 가져올 수 없음: {why}"),
+        Reason::InstanceWaiting(what) => format!("인스턴스 대기 중: {what}"),
         Reason::InstanceNotAnswering => "인스턴스가 상태 점검에 응답하지 않음".into(),
-        Reason::InstanceGone => "인스턴스가 사라짐".into(),
+        Reason::InstanceGone => "인스턴스가 외부에서 제거됨".into(),
         Reason::Failed(failure) => {
             format!("{}: {}", trouble::reason(Lang::Ko, failure.reason), failure.message)
         }
@@ -114,6 +117,18 @@ mod tests {
             ("opened_in_browser", "Opened in the browser", "브라우저에서 열림"),
             ("ttl_standby: 600", "No activity for 10 minutes", "10분 동안 활동 없음"),
             ("instance_ended: exit code 1", "Instance ended: exit code 1", "인스턴스 종료: exit code 1"),
+            (
+                "instance_interrupted: its container was removed",
+                "Instance was ended from outside: its container was removed",
+                "인스턴스가 외부에서 종료됨: its container was removed",
+            ),
+            (
+                "instance_no_image: not found",
+                "Instance has no image: not found",
+                "인스턴스 이미지를 가져올 수 없음: not found",
+            ),
+            ("instance_waiting: no room", "Instance waits: no room", "인스턴스 대기 중: no room"),
+            ("instance_gone", "Instance was removed from outside", "인스턴스가 외부에서 제거됨"),
             ("failed: Timeout: too slow", "Timeout: too slow", "시간 초과: too slow"),
             ("something of 2019", "something of 2019", "something of 2019"),
         ] {

@@ -23,6 +23,8 @@ pub fn reason(lang: Lang, reason: ErrorReason) -> &'static str {
         (ErrorReason::ActionFailed, Ko) => "작업 실패",
         (ErrorReason::Unreachable, En) => "Something does not answer",
         (ErrorReason::Unreachable, Ko) => "응답 없음",
+        (ErrorReason::NoCapacity, En) => "There is no room",
+        (ErrorReason::NoCapacity, Ko) => "자원 부족",
         (ErrorReason::RetryExceeded, En) => "It failed again and again",
         (ErrorReason::RetryExceeded, Ko) => "재시도 한도 초과",
     }
@@ -61,6 +63,12 @@ pub fn reason_meaning(lang: Lang, reason: ErrorReason) -> &'static str {
         }
         (ErrorReason::DataLost, Ko) => {
             "이 워크스페이스 홈의 최신 데이터가 더 이상 존재하지 않습니다. CodeHub가 임의로 대체하지 않으므로, 이전 보관본으로 되돌릴지 빈 홈으로 시작할지 직접 정해야 합니다. 저장소가 옮겨졌거나 연결이 끊긴 것이라면 먼저 되돌려 놓고 다시 시도하세요."
+        }
+        (ErrorReason::NoCapacity, En) => {
+            "Whatever runs workspaces or keeps homes has no room for this one now. It is tried again by itself until there is. Your home is untouched."
+        }
+        (ErrorReason::NoCapacity, Ko) => {
+            "워크스페이스를 실행하거나 홈을 저장할 공간이 지금은 부족합니다. 자리가 생길 때까지 자동으로 다시 시도합니다. 홈 데이터는 그대로입니다."
         }
         (ErrorReason::ActionFailed, En) => {
             "A step failed and is tried again by itself. Your home is untouched."

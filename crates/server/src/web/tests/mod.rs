@@ -14,19 +14,20 @@ use ::http::{
     header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE},
 };
 use axum::{Router, body::Body, extract::ConnectInfo};
-use codehub_archive::{ObjectArchives, Progress};
+use codehub_archive::{ObjectArchives, PackOptions};
 use codehub_domain::{
     ArchiveKey, Desired, Generation, OpId, Status, UserId, VolumeKey, Workspace, WorkspaceId, event::Actor,
     limits::Limits, user::Role,
 };
 use codehub_runtime::{
-    archives::VolumeArchives,
+    Fence,
+    archives::StoredArchives,
     fake::{FakeBackends, Faults, Gate, World},
-    volumes::{Volumes, directory::DirectoryVolumes},
+    homes::{DirectoryTransfer, Transfer},
+    volumes::directory::{DirectoryVolumes, home_dir},
 };
 use codehub_store::{Created, NewWorkspace, Saved, SqliteStore, bus::MemoryBus};
 use http_body_util::BodyExt as _;
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
@@ -77,14 +78,14 @@ impl TestApp {
         let fake = FakeBackends { world: World::new(1, Faults::NONE, None), gate: Gate::new() };
         let volumes = DirectoryVolumes::new(dir.path());
         volumes.prepare().await.unwrap();
-        let volumes: Arc<dyn Volumes> = Arc::new(volumes);
+        let homes = Arc::new(DirectoryTransfer::new(dir.path(), PackOptions::default()));
         let objects = ObjectArchives::open_local(&dir.path().join("archives"), "").unwrap();
         let backends = Backends {
             store,
             bus: Arc::new(MemoryBus::new()),
             instances: Arc::new(fake),
-            volumes: volumes.clone(),
-            archives: Arc::new(VolumeArchives::new("files", objects, volumes)),
+            volumes: Arc::new(volumes),
+            archives: Arc::new(StoredArchives::new("files", objects, homes)),
             name: None,
         };
         let app = Arc::new(App::new(config, backends));
@@ -139,12 +140,12 @@ impl TestApp {
         let generation = Generation::default();
         let volume = VolumeKey { owner: workspace.owner, workspace: workspace.id, generation };
         let Backends { volumes, archives, .. } = &self.app.backends;
-        volumes.create(&volume).await.unwrap();
-        fill(&volumes.path(&volume).unwrap());
-        let meta = archives.put(&key, &volume, &Progress::new(), &CancellationToken::new()).await.unwrap();
+        volumes.create(&volume, 0).await.unwrap();
+        fill(&home_dir(self._dir.path(), &volume));
+        let meta = archives.put(&key, &volume, &Transfer::default()).await.unwrap();
         let adopted = self.app.store().archive_adopt(by(), None, &record(key, &meta)).await.unwrap();
         assert_eq!(adopted, codehub_store::Adopted::Adopted);
-        volumes.delete(&volume).await.unwrap();
+        volumes.delete(&volume, &Fence::open()).await.unwrap();
         key
     }
 

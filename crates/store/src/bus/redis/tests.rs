@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::*;
+use super::{
+    super::contract::{Harness, bus_suite},
+    *,
+};
 use codehub_testing::{eventually, let_time_pass};
 
 fn names() -> Prefixes {
@@ -45,28 +48,13 @@ async fn connected(bus: &RedisBus) {
     let _ = timeout(Duration::from_secs(5), wakes.recv()).await.expect("it connects");
 }
 
-#[tokio::test]
-async fn what_one_process_says_every_one_hears_once() {
+bus_suite!(super::harness);
+
+async fn harness() -> Option<Harness> {
     let names = names();
-    let (Some(one), Some(two)) = (open(&names, Duration::ZERO), open(&names, Duration::ZERO)) else { return };
-    tokio::join!(connected(&one), connected(&two));
-    let (ann, bob, id) = (user(), user(), workspace());
-    let (mut here, mut there, mut other) = (one.subscribe(ann), two.subscribe(ann), two.subscribe(bob));
-    one.publish(ann, Event::Updated { workspace: id }).await.unwrap();
-    one.publish(ann, Event::Deleted { workspace: id }).await.unwrap();
-    for events in [&mut here, &mut there] {
-        heard(events, &Event::Updated { workspace: id }).await;
-        heard(events, &Event::Deleted { workspace: id }).await;
-    }
-    let_time_pass(Duration::from_millis(100)).await;
-    assert!(here.try_recv().is_err(), "its own only once");
-    assert!(other.try_recv().is_err(), "nobody else's");
-    let mut wakes = two.wakes();
-    one.wake().await.unwrap();
-    timeout(Duration::from_secs(5), wakes.recv()).await.unwrap().unwrap();
-    let (mut looks, workspace) = (two.looks(), WorkspaceId::from_uuid(Uuid::now_v7()));
-    one.look(workspace).await.unwrap();
-    assert_eq!(timeout(Duration::from_secs(5), looks.recv()).await.unwrap(), Ok(workspace));
+    let (here, there) = (open(&names, Duration::ZERO)?, open(&names, Duration::ZERO)?);
+    tokio::join!(connected(&here), connected(&there));
+    Some(Harness { here: Arc::new(here), there: Arc::new(there) })
 }
 
 /// Two deployments with the same settings: neither hears the other, or takes its activity; each is told.
@@ -126,22 +114,6 @@ async fn what_could_not_be_published_is_made_up_for() {
     timeout(Duration::from_secs(5), wakes.recv()).await.expect("and the leader looks").unwrap();
     let_time_pass(outgoing::MAKE_UP * 2).await;
     assert!(anns.try_recv().is_err(), "once");
-}
-
-#[tokio::test]
-async fn activity_grows_and_is_removed_only_as_it_was_read() {
-    let names = names();
-    let Some(bus) = open(&names, Duration::ZERO) else { return };
-    let (one, two) = (workspace(), workspace());
-    bus.activity_add(&[(one, at(5)), (two, at(7))]).await.unwrap();
-    bus.activity_add(&[(one, at(3))]).await.unwrap();
-    let mut read = bus.activity_read().await.unwrap();
-    read.sort();
-    assert_eq!(read, [(one, at(5)), (two, at(7))], "to the microsecond, and only growing");
-    bus.activity_add(&[(one, at(9))]).await.unwrap();
-    bus.activity_remove(&read).await.unwrap();
-    assert_eq!(bus.activity_read().await.unwrap(), [(one, at(9))], "what came meanwhile stays");
-    bus.activity_remove(&[]).await.unwrap();
 }
 
 #[tokio::test]

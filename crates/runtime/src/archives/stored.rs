@@ -1,45 +1,36 @@
-//! The archives port for volumes that are directories on this machine: the engine reads and writes
-//! them in place.
+//! The one implementation of the archives port: the object store, and a backend's way between it and volumes.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use codehub_domain::{ArchiveKey, ArchiveRecord, VolumeKey, WorkspaceId};
-use tokio_util::sync::CancellationToken;
 
 use codehub_archive::{
     ArchiveError, ArchiveMeta, ArchivedFile, Expected, FilePage, FileStream, ListedObject, ObjectArchives,
-    Progress,
 };
 
 use super::{Archives, ListedArchive, Result, record};
-use crate::volumes::Volumes;
+use crate::homes::{HomeTransfer, Packing, Transfer, Unpacking};
 
 /// An upload is given up for dead when nothing came after it for so long.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
-/// Archives of local volumes in any object store.
-pub struct VolumeArchives {
+/// Homes of any backend in any object store.
+pub struct StoredArchives {
     kind: &'static str,
     objects: ObjectArchives,
-    volumes: Arc<dyn Volumes>,
+    homes: Arc<dyn HomeTransfer>,
 }
 
-impl VolumeArchives {
+impl StoredArchives {
     /// `kind` is what [`Archives::kind`] answers.
-    pub fn new(kind: &'static str, objects: ObjectArchives, volumes: Arc<dyn Volumes>) -> Self {
-        Self { kind, objects, volumes }
-    }
-
-    fn path(&self, volume: &VolumeKey) -> Result<PathBuf> {
-        self.volumes
-            .path(volume)
-            .ok_or_else(|| ArchiveError::Unreachable { message: format!("{volume} is not on this machine") })
+    pub fn new(kind: &'static str, objects: ObjectArchives, homes: Arc<dyn HomeTransfer>) -> Self {
+        Self { kind, objects, homes }
     }
 }
 
 #[async_trait]
-impl Archives for VolumeArchives {
+impl Archives for StoredArchives {
     fn kind(&self) -> &'static str {
         self.kind
     }
@@ -50,28 +41,37 @@ impl Archives for VolumeArchives {
         self.objects.head(&nothing).await.map(|_| ())
     }
 
-    async fn put(
-        &self,
-        key: &ArchiveKey,
-        volume: &VolumeKey,
-        progress: &Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ArchiveMeta> {
-        self.objects.put(&key.to_string(), &self.path(volume)?, progress, cancel).await
+    async fn put(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta> {
+        let (name, progress) = (key.to_string(), &transfer.progress);
+        // Whoever drops this also ends what reads the home on a thread of its own.
+        let stop = transfer.cancel.child_token();
+        let _stop_when_dropped = stop.clone().drop_guard();
+        let transfer = Transfer { cancel: stop.clone(), ..transfer.clone() };
+        let Packing { total, write, beside } = self.homes.pack(volume, &transfer).await?;
+        progress.start(total);
+        let stored = self.objects.put_with(&name, total, progress, &stop, write);
+        let (stored, beside) = tokio::join!(stored, beside);
+        let meta = stored?;
+        beside?;
+        Ok(meta)
     }
 
     async fn put_empty(&self, key: &ArchiveKey) -> Result<ArchiveMeta> {
         self.objects.put_empty(&key.to_string()).await
     }
 
-    async fn fetch(
-        &self,
-        key: &ArchiveKey,
-        volume: &VolumeKey,
-        progress: &Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ArchiveMeta> {
-        self.objects.fetch(&key.to_string(), &self.path(volume)?, progress, cancel).await
+    async fn fetch(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta> {
+        let name = key.to_string();
+        let Some(meta) = self.objects.head(&name).await? else {
+            return Err(ArchiveError::NotFound { key: name });
+        };
+        let Unpacking { read, beside } = self.homes.unpack(volume, &meta, transfer).await?;
+        transfer.progress.start(meta.uncompressed);
+        let fetched = self.objects.fetch_with(&name, &meta, &transfer.cancel, read);
+        let (fetched, beside) = tokio::join!(fetched, beside);
+        fetched?;
+        beside?;
+        Ok(meta)
     }
 
     async fn head(&self, key: &ArchiveKey) -> Result<Option<ArchiveMeta>> {

@@ -1,0 +1,54 @@
+//! The contract of the ports, by the simulated world: what the simulation shows holds for the real ones.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use codehub_domain::{VolumeKey, WorkspaceId};
+
+use super::{FakeBackends, Faults, Gate, World};
+use crate::{
+    Instances,
+    contract::{Hands, Harness, contract_suite},
+};
+
+contract_suite!(super::harness);
+
+async fn harness() -> Harness {
+    let world = World::new(1, Faults::NONE, None);
+    world.listen_at(([127, 0, 0, 1], 9).into());
+    let fake = Arc::new(FakeBackends { world: world.clone(), gate: Gate::new() });
+    Harness {
+        instances: fake.clone(),
+        volumes: fake.clone(),
+        archives: fake,
+        homes: None,
+        image_ref: String::new(),
+        world: Box::new(Simulated(world)),
+    }
+}
+
+struct Simulated(World);
+
+#[async_trait]
+impl Hands for Simulated {
+    async fn another(&self) -> Arc<dyn Instances> {
+        Arc::new(FakeBackends { world: self.0.clone(), gate: Gate::new() })
+    }
+
+    async fn kill(&self, id: WorkspaceId) {
+        self.0.kill(id);
+    }
+
+    async fn write(&self, volume: &VolumeKey, _: &str) {
+        self.0.write_on(volume);
+    }
+
+    async fn read(&self, volume: &VolumeKey) -> String {
+        format!("{:?}", self.0.on_volume(volume))
+    }
+
+    async fn cut_off(&self, _: WorkspaceId, off: bool) -> bool {
+        self.0.behave(if off { Faults { refused: 1.0, ..Faults::NONE } } else { Faults::NONE });
+        true
+    }
+}
