@@ -446,17 +446,17 @@ def test_what_is_too_large_to_be_shown_is_not_written_over_unasked(server, tab, 
     page = tab(server, strict=False)
     ide = opened(page, workspace)
     types(ide, "mine")
-    large = "x" * (3 * 1024 * 1024)
+    large = "x" * (17 * 1024 * 1024)
     (gallery.home(server, workspace) / FILE).write_text(large)
     notice = page.get_by_test_id("disk-notice")
     expect(notice).to_be_visible()
     for _ in range(2):
         # From the first word about it, and again after saving has found out why it cannot be shown.
         page.get_by_test_id("notice-overwrite").click()
-        expect(page.get_by_test_id("dialog")).to_contain_text("2 MiB")
+        expect(page.get_by_test_id("dialog")).to_contain_text("16 MiB")
         page.get_by_test_id("choose-cancel").click()
         ide.editor.press("Control+s")
-        expect(notice).to_contain_text("2 MiB")
+        expect(notice).to_contain_text("16 MiB")
         assert on_disk(server, workspace) == large
     page.get_by_test_id("notice-overwrite").click()
     page.get_by_test_id("choose-ok").click()

@@ -2,17 +2,23 @@
 //!
 //! Every URL in them is relative, so the page works under any base path. Each
 //! is served with an ETag and revalidated, so a new version shows at once and
-//! an unchanged one costs a 304.
+//! an unchanged one costs a 304. Each is compressed once, when it is first asked for.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
 /// No inline code, nothing from elsewhere.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     img-src 'self' data: blob:; font-src 'self'; form-action 'none'; base-uri 'none'; \
+     img-src 'self' data: blob:; font-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'; \
      frame-ancestors 'self'";
 
 /// Sent with every answer.
@@ -52,6 +58,17 @@ assets! {
     "banner.js" => JS,
     "drafts.js" => JS,
     "diff.js" => JS,
+    "diff-view.js" => JS,
+    "git.js" => JS,
+    "git-panel.js" => JS,
+    "palette.js" => JS,
+    "search-panel.js" => JS,
+    "markdown.js" => JS,
+    "bytes-view.js" => JS,
+    "brackets.js" => JS,
+    "wrapping.js" => JS,
+    "text-whole.js" => JS,
+    "text-window.js" => JS,
     "compare.js" => JS,
     "api.js" => JS,
     "dom.js" => JS,
@@ -74,6 +91,8 @@ assets! {
     "term-draw.js" => JS,
     "term-keys.js" => JS,
     "term-mouse.js" => JS,
+    "term-find.js" => JS,
+    "term-links.js" => JS,
 }
 
 pub(crate) async fn index(headers: HeaderMap) -> Response {
@@ -84,20 +103,46 @@ pub(crate) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Respo
     answer(&name, &headers)
 }
 
+/// Compressed forms by name, made when first asked for.
+static COMPRESSED: Mutex<BTreeMap<String, Bytes>> = Mutex::new(BTreeMap::new());
+
+fn compressed(name: &str, content: &[u8]) -> Option<Bytes> {
+    let mut known = COMPRESSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bytes) = known.get(name) {
+        return Some(bytes.clone());
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).ok()?;
+    let bytes = Bytes::from(encoder.finish().ok()?);
+    known.insert(name.to_owned(), bytes.clone());
+    Some(bytes)
+}
+
+fn has(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
+    let text = headers.get(name).and_then(|value| value.to_str().ok());
+    text.is_some_and(|list| list.split(',').any(|item| item.trim() == token))
+}
+
 fn answer(name: &str, headers: &HeaderMap) -> Response {
     let Some((kind, content)) = find(name) else {
         return (StatusCode::NOT_FOUND, "there is no such file\n").into_response();
     };
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
-    let etag = format!("\"{:016x}\"", hasher.finish());
-    let caching = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, "no-cache".to_owned())];
-    let known = headers
-        .get(header::IF_NONE_MATCH)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == etag));
-    if known {
+    let small = has(headers, header::ACCEPT_ENCODING, "gzip").then(|| compressed(name, content)).flatten();
+    let form = if small.is_some() { "-gz" } else { "" };
+    let etag = format!("\"{:016x}{form}\"", hasher.finish());
+    let caching = [
+        (header::ETAG, etag.clone()),
+        (header::CACHE_CONTROL, "no-cache".to_owned()),
+        (header::VARY, "accept-encoding".to_owned()),
+    ];
+    if has(headers, header::IF_NONE_MATCH, &etag) {
         return (StatusCode::NOT_MODIFIED, caching).into_response();
     }
-    (caching, [(header::CONTENT_TYPE, kind)], content).into_response()
+    let kind = [(header::CONTENT_TYPE, kind)];
+    match small {
+        Some(small) => (caching, kind, [(header::CONTENT_ENCODING, "gzip")], small).into_response(),
+        None => (caching, kind, content).into_response(),
+    }
 }

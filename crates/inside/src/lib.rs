@@ -5,6 +5,7 @@
 //!
 //! * [`home`] keeps every path inside the home directory, [`files`] is the file
 //!   interface on top of it, [`watch`] notices changes on disk.
+//! * [`search`] finds and replaces text in files and finds files by name; [`git`] asks the machine's `git`.
 //! * [`terminal`] runs shells and emulates their screens on the server.
 //! * [`socket`] carries both to the page; [`protocol`] describes the messages.
 //! * [`assets`] is the page, [`origin`] keeps other pages out.
@@ -16,11 +17,13 @@ mod assets;
 pub mod cli;
 mod error;
 mod files;
+mod git;
 mod home;
 mod listen;
 mod origin;
 mod path;
 mod protocol;
+mod search;
 mod socket;
 mod terminal;
 mod watch;
@@ -182,14 +185,18 @@ impl Server {
 
 fn router(home: Home, shared: Shared, options: &Options) -> Router {
     let info = options.info();
+    let files = files::Files::new(home);
     let pages = Router::new()
         .route("/", get(assets::index))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/assets/{name}", get(assets::asset))
         .route("/api/info", get(async || Json(info)))
+        .route("/api/terminal", get(socket::terminal))
         .route("/ws", get(socket::upgrade))
         .with_state(shared)
-        .merge(files::router(home))
+        .merge(files::router(files.clone()))
+        .merge(search::router(files.clone()))
+        .merge(git::router(files.home))
         .layer(axum::middleware::from_fn(origin::guard))
         .layer(axum::middleware::map_response(secure));
     let base_path = options.base_path.as_deref();

@@ -7,7 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
@@ -26,7 +26,7 @@ const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b')');
 
 /// A checked relative path: no `..`, no NUL, not absolute. Empty means the home itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RelPath {
     parts: Vec<OsString>,
 }
@@ -61,6 +61,15 @@ impl RelPath {
         Ok(Self { parts })
     }
 
+    /// A path below the home that the file system itself spelled.
+    pub(crate) fn beneath(path: &Path) -> Self {
+        let parts = path.components().filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_owned()),
+            _ => None,
+        });
+        Self { parts: parts.collect() }
+    }
+
     pub(crate) fn parts(&self) -> &[OsString] {
         &self.parts
     }
@@ -85,6 +94,12 @@ impl RelPath {
             return PathBuf::from(".");
         }
         self.parts.iter().collect()
+    }
+
+    /// The encoded spelling.
+    pub(crate) fn encoded(&self) -> String {
+        let parts: Vec<String> = self.parts.iter().map(|part| encode_name(part.as_bytes())).collect();
+        parts.join("/")
     }
 
     /// For messages.

@@ -10,15 +10,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::Json;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
+use http::StatusCode;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::{ApiError, Result};
+use crate::path::{RelPath, query_value};
 use crate::protocol::{self, FromPage};
 use crate::terminal::{Snapshot, Terminal, Terminals};
 use crate::watch::{Inbox, Watcher};
@@ -40,6 +45,19 @@ pub(crate) struct Shared {
 
 pub(crate) async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.max_message_size(MAX_MESSAGE).on_upgrade(move |socket| serve(socket, shared))
+}
+
+/// `GET api/terminal?id=`: where a terminal's shell is, as an encoded path, or null where that is not in the home; and
+/// the home's own address, so that the page can tell which absolute paths are in it.
+pub(crate) async fn terminal(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Result<Json<Value>> {
+    let id = query_value(query.as_deref(), "id").and_then(|id| id.parse().ok());
+    let terminal = id.and_then(|id| shared.terminals.get(id)).ok_or_else(|| {
+        ApiError::new(StatusCode::NOT_FOUND, "NO_TERMINAL", "this terminal is no longer there")
+    })?;
+    let home = shared.terminals.home();
+    let folder = terminal.folder();
+    let inside = folder.as_deref().and_then(|folder| folder.strip_prefix(home).ok()).map(RelPath::beneath);
+    Ok(Json(json!({ "folder": inside.map(|path| path.encoded()), "home": home.to_string_lossy() })))
 }
 
 /// A terminal this page looks at, and what it has been shown.

@@ -1,8 +1,8 @@
-//! `GET api/download?path=`: a file as it is, with `Range`; a directory as tar.
+//! `GET api/download?path=`: a file as it is, with `Range`; a directory as tar, or with `as=zip` as zip.
 //!
 //! Always an attachment of a neutral type, so a downloaded page can never run
-//! as part of this one. `inline=image` is the exception the image preview
-//! needs: a few raster types by their proper name, still unable to run.
+//! as part of this one. `inline=1` is the exception the preview needs: a few
+//! raster types and PDF by their proper name, still unable to run.
 
 use std::io::SeekFrom;
 
@@ -14,7 +14,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
-use super::{Files, archive, read};
+use super::{Files, archive, read, zip};
 use crate::error::{ApiError, Result, blocking};
 use crate::home::version;
 use crate::path::{RelPath, encode_name, lossy, query_path, query_value};
@@ -27,7 +27,8 @@ pub(super) async fn download(
     headers: HeaderMap,
 ) -> Result<Response> {
     let path = query_path(query.as_deref(), "path")?;
-    let image = query_value(query.as_deref(), "inline") == Some("image");
+    let inline = query_value(query.as_deref(), "inline").is_some();
+    let zip = query_value(query.as_deref(), "as") == Some("zip");
     let probe = {
         let (home, path) = (files.home.clone(), path.clone());
         blocking(move || {
@@ -37,13 +38,16 @@ pub(super) async fn download(
         .await?
     };
     if FileType::from_raw_mode(probe.st_mode) == FileType::Directory {
-        return archive::directory(&files.home, &path);
+        return match zip {
+            true => zip::directory(&files.home, &path),
+            false => archive::directory(&files.home, &path),
+        };
     }
     let (file, stat) = {
         let (home, path) = (files.home.clone(), path.clone());
-        blocking(move || read::open_regular(&home, &path)).await?
+        blocking(move || read::open_regular(&home, &path, OFlags::empty())).await?
     };
-    send(tokio::fs::File::from_std(file), &stat, &path, &headers, image).await
+    send(tokio::fs::File::from_std(file), &stat, &path, &headers, inline).await
 }
 
 async fn send(
@@ -51,7 +55,7 @@ async fn send(
     stat: &Stat,
     path: &RelPath,
     headers: &HeaderMap,
-    image: bool,
+    inline: bool,
 ) -> Result<Response> {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let etag = format!("\"{}\"", version(stat));
@@ -60,7 +64,7 @@ async fn send(
         .header(header::ACCEPT_RANGES, "bytes")
         .header(header::CACHE_CONTROL, "no-store")
         .header(header::ETAG, &etag);
-    response = match image.then(|| image_type(&name)).flatten() {
+    response = match inline.then(|| shown_type(&name)).flatten() {
         Some(kind) => response.header(header::CONTENT_TYPE, kind),
         None => response
             .header(header::CONTENT_TYPE, "application/octet-stream")
@@ -97,7 +101,7 @@ async fn send(
         .map_err(|error| internal(&error))
 }
 
-pub(super) fn internal(error: &http::Error) -> ApiError {
+pub(crate) fn internal(error: &http::Error) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", error.to_string())
 }
 
@@ -119,7 +123,7 @@ pub(super) fn disposition(name: &str) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("attachment"))
 }
 
-fn image_type(name: &str) -> Option<&'static str> {
+fn shown_type(name: &str) -> Option<&'static str> {
     let extension = name.rsplit_once('.')?.1.to_ascii_lowercase();
     Some(match extension.as_str() {
         "png" => "image/png",
@@ -129,6 +133,7 @@ fn image_type(name: &str) -> Option<&'static str> {
         "avif" => "image/avif",
         "bmp" => "image/bmp",
         "ico" => "image/x-icon",
+        "pdf" => "application/pdf",
         _ => return None,
     })
 }

@@ -6,11 +6,13 @@
 
 mod archive;
 mod change;
+mod copy;
 mod download;
 mod list;
 mod read;
 mod remove;
 mod save;
+mod zip;
 
 use std::sync::Arc;
 
@@ -20,8 +22,12 @@ use axum::routing::{get, post};
 
 use crate::home::Home;
 
+pub(crate) use download::internal;
+pub(crate) use read::open_regular;
+pub(crate) use save::write_over;
+
 /// Text files up to this size open in the editor.
-pub(crate) const MAX_TEXT_BYTES: u64 = 2 * 1024 * 1024;
+pub(crate) const MAX_TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What the file handlers share.
 #[derive(Clone)]
@@ -32,8 +38,13 @@ pub(crate) struct Files {
     pub(crate) commit: Arc<std::sync::Mutex<()>>,
 }
 
-pub(crate) fn router(home: Home) -> Router {
-    let files = Files { home, commit: Arc::default() };
+impl Files {
+    pub(crate) fn new(home: Home) -> Self {
+        Self { home, commit: Arc::default() }
+    }
+}
+
+pub(crate) fn router(files: Files) -> Router {
     Router::new()
         .route("/api/tree", get(list::tree))
         .route("/api/stat", get(read::stat))
@@ -41,6 +52,7 @@ pub(crate) fn router(home: Home) -> Router {
         .route("/api/download", get(download::download))
         .route("/api/mkdir", post(change::mkdir))
         .route("/api/rename", post(change::rename))
+        .route("/api/copy", post(copy::copy))
         .layer(DefaultBodyLimit::disable())
         .with_state(files)
 }

@@ -49,9 +49,9 @@ pub(super) async fn stat(State(files): State<Files>, RawQuery(query): RawQuery) 
     .await
 }
 
-/// Opens a regular file for reading. Never waits on a pipe, never opens a device.
-pub(super) fn open_regular(home: &Home, path: &RelPath) -> Result<(File, Stat)> {
-    let fd = home.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+/// Opens a regular file for reading; `extra` is for flags such as `NOFOLLOW`. Never waits on a pipe, never opens a device.
+pub(crate) fn open_regular(home: &Home, path: &RelPath, extra: OFlags) -> Result<(File, Stat)> {
+    let fd = home.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | extra)?;
     let stat = fstat(&fd, path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok((File::from(fd), stat)),
@@ -69,13 +69,13 @@ pub(super) fn fstat(fd: &OwnedFd, path: &RelPath) -> Result<Stat> {
 }
 
 fn read_text(home: &Home, path: &RelPath) -> Result<(String, String)> {
-    let (file, stat) = open_regular(home, path)?;
+    let (file, stat) = open_regular(home, path, OFlags::empty())?;
     let too_large = || {
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "TOO_LARGE",
             format!(
-                "“{}” is larger than the {} MiB the editor opens; download it instead",
+                "“{}” is larger than the {} MiB the editor opens",
                 path.shown(),
                 MAX_TEXT_BYTES / (1024 * 1024)
             ),
@@ -96,17 +96,14 @@ fn read_text(home: &Home, path: &RelPath) -> Result<(String, String)> {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "BINARY",
-            format!("“{}” is a binary file; download it instead", path.shown()),
+            format!("“{}” is a binary file", path.shown()),
         ));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
         ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "NOT_UTF8",
-            format!(
-                "“{}” is not UTF-8 text, the only encoding this editor writes; download it instead",
-                path.shown()
-            ),
+            format!("“{}” is not UTF-8 text, the only encoding this editor writes", path.shown()),
         )
     })?;
     Ok((text, version(&stat)))

@@ -29,7 +29,7 @@ pub(super) async fn delete(State(files): State<Files>, RawQuery(query): RawQuery
     .await
 }
 
-fn remove(dir: &OwnedFd, name: &OsStr, depth: usize) -> rustix::io::Result<()> {
+pub(super) fn remove(dir: &OwnedFd, name: &OsStr, depth: usize) -> rustix::io::Result<()> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         // Linux says EISDIR; POSIX allows EPERM.
         Err(Errno::ISDIR | Errno::PERM) => {}

@@ -8,6 +8,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +57,20 @@ pub(super) async fn put(
     };
     let file = target.file(&path)?;
     receive(body, file, &path).await?;
-    blocking(move || target.commit(&files, &condition, &path)).await
+    let (status, stat) = blocking(move || target.commit(&files, &condition, &path)).await?;
+    Ok((status, Json(json!({ "version": version(&stat), "size": stat.st_size }))))
+}
+
+/// Writes `content` as a save does, over this version only. Returns the new version.
+pub(crate) fn write_over(files: &Files, path: &RelPath, expected: &str, content: &[u8]) -> Result<String> {
+    let condition = Condition::Version(expected.to_owned());
+    let target = files.home.locate_target(path)?;
+    let old = current(&target, path)?;
+    check(&condition, old.as_ref(), path)?;
+    let partial = Partial::create(target, old.as_ref(), path)?;
+    partial.file(path)?.write_all(content).map_err(|error| ApiError::from_io(&error, &path.shown()))?;
+    let stat = partial.commit(files, &condition, path)?.1;
+    Ok(version(&stat))
 }
 
 async fn receive(body: Body, file: File, path: &RelPath) -> Result<()> {
@@ -185,12 +199,7 @@ impl Partial {
             .map_err(|errno| ApiError::from_errno(errno, &path.shown()))
     }
 
-    fn commit(
-        mut self,
-        files: &Files,
-        condition: &Condition,
-        path: &RelPath,
-    ) -> Result<(StatusCode, Json<Value>)> {
+    fn commit(mut self, files: &Files, condition: &Condition, path: &RelPath) -> Result<(StatusCode, Stat)> {
         let wrap = |errno| ApiError::from_errno(errno, &path.shown());
         rustix::fs::fsync(&self.file).map_err(wrap)?;
         let guard = files.commit.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -209,7 +218,7 @@ impl Partial {
             let _ = rustix::fs::fsync(dir);
         }
         let status = if old.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-        Ok((status, Json(json!({ "version": version(&stat), "size": stat.st_size }))))
+        Ok((status, stat))
     }
 }
 

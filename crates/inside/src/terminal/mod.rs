@@ -12,7 +12,7 @@ mod pty;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -158,6 +158,12 @@ impl Terminal {
         }
     }
 
+    /// Where the shell is; what it prints is mostly relative to that.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let pid = self.pid.filter(|_| self.exit().is_none())?;
+        std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+    }
+
     /// The shell's process group, and that of the foreground program, which
     /// under job control has one of its own.
     fn groups(&self) -> Vec<Pid> {
@@ -218,6 +224,11 @@ impl Terminals {
             listeners: Mutex::default(),
             version: AtomicU64::new(1),
         })
+    }
+
+    /// Where shells start.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
     }
 
     /// Starts a shell. Blocking (fork and exec).

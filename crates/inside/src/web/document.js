@@ -9,11 +9,18 @@ import { h } from "./dom.js";
 import { icon } from "./icons.js";
 import { errorText, t } from "./i18n.js";
 import { languageOf } from "./languages.js";
+import { markdown } from "./markdown.js";
 import { Surface } from "./surface.js";
+import { BytesView } from "./bytes-view.js";
 
+const PDF = /\.pdf$/i;
 const IMAGE = /\.(?:png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 /// Beyond this, colours are not worth the wait.
 const COLOUR_LIMIT = 512 * 1024;
+/// Beyond this, the text area holds a part of the text only (text-window.js).
+const LARGE = 256 * 1024;
+/// Browsers draw nothing taller than what this many lines are.
+const MOST_LINES = 1_000_000;
 /// How long a file may be missing before it counts as deleted, in ms.
 const SETTLE = 400;
 /// What the server says where something that is no file has the name.
@@ -21,12 +28,12 @@ const OCCUPIED = ["IS_A_DIRECTORY", "NOT_A_FILE"];
 /// What reading says of a file that is there and cannot be shown.
 const UNSHOWN = ["TOO_LARGE", "BINARY", "NOT_UTF8"];
 /// How long after a key a draft is written, in ms; large texts take longer to write.
-const draftDelay = (text) => 200 + text.length / 2000;
+const draftDelay = (length) => 200 + length / 2000;
 
 export class Document {
   #draftTimer = 0;
 
-  /// `on` has changed(doc), moved(doc) and typed(doc); `drafts` keeps what is not saved.
+  /// `on` has changed(doc), moved(doc), typed(doc), made(doc) for a new surface and follow(doc, target) for a link; `drafts` keeps what is not saved.
   constructor(path, on, drafts) {
     this.on = on;
     this.drafts = drafts;
@@ -36,6 +43,8 @@ export class Document {
     this.dirty = false;
     this.version = null;
     this.eol = "\n";
+    this.savedText = null;
+    this.savedPoint = null;
     this.saving = null;
     this.surface = null;
     this.notice = h("div", { class: "notice-slot" });
@@ -60,12 +69,13 @@ export class Document {
 
   async load() {
     if (IMAGE.test(this.name)) return this.#showImage();
+    if (PDF.test(this.name)) return this.#showPdf();
     const taken = this.drafts.take(this.path);
     const read = await api.read(this.path).catch((error) => ({ error }));
     const draft = await taken;
     if (!read.error) {
       this.#accept(read.text, read.version);
-      if (draft) this.#restore(draft, read.version);
+      if (draft && this.surface) this.#restore(draft, read.version);
     } else if (draft) this.#restoreWithoutFile(draft, read.error);
     else this.#showProblem(read.error);
   }
@@ -97,7 +107,8 @@ export class Document {
   }
 
   focus() {
-    this.surface?.focus();
+    if (this.preview) this.preview.focus();
+    else this.surface?.focus();
   }
 
   /// Saves over the version that was loaded, or over `over`: { version }, or {} for whatever is on disk. `quiet`
@@ -110,10 +121,11 @@ export class Document {
 
   async #save(over, quiet) {
     const text = this.surface.value;
+    const point = this.surface.text.point();
     const condition = over ?? (this.version ? { version: this.version } : { create: true });
     try {
       const { version } = await this.#write(this.#outgoing(text), condition);
-      this.#saved(text, version);
+      this.#saved(text, point, version);
       return true;
     } catch (error) {
       if (OCCUPIED.includes(error.code)) {
@@ -147,9 +159,10 @@ export class Document {
   }
 
   /// This text is on disk now, as this version.
-  #saved(text, version) {
+  #saved(text, point, version) {
     this.version = version;
     this.savedText = text;
+    this.savedPoint = point;
     this.#clearNotice();
     this.#typed();
   }
@@ -210,6 +223,7 @@ export class Document {
     this.#draftTimer = 0;
     if (!this.surface || !this.dirty) return;
     const text = this.surface.value;
+    const point = this.surface.text.point();
     const { path, version, eol } = this;
     let outcome = "kept";
     try {
@@ -218,7 +232,7 @@ export class Document {
       outcome = reason;
     }
     // More was typed meanwhile, or it was saved: then this says nothing about what is here now.
-    if (!this.dirty || path !== this.path || text !== this.surface.value) return;
+    if (!this.dirty || path !== this.path || this.surface.text.differs(text, point)) return;
     if (outcome !== "kept" && outcome !== this.draft) toast(t(`draft_${outcome}`, { name: this.name }), true);
     this.draft = outcome;
     this.on.changed(this);
@@ -230,12 +244,12 @@ export class Document {
   }
 
   #typed() {
-    const dirty = this.surface.value !== this.savedText;
+    const dirty = this.surface.text.differs(this.savedText, this.savedPoint);
     const before = this.draft;
     if (dirty) {
       if (this.draft === "none" || this.draft === "kept") this.draft = "pending";
       // Counted from the first key, so that long typing is kept on the way.
-      if (!this.#draftTimer) this.#draftTimer = setTimeout(() => this.keepDraft(), draftDelay(this.surface.value));
+      if (!this.#draftTimer) this.#draftTimer = setTimeout(() => this.keepDraft(), draftDelay(this.surface.text.length));
     } else if (this.draft !== "none") this.discard();
     if (this.dirty !== dirty) this.#setDirty(dirty);
     else if (this.draft !== before) this.on.changed(this);
@@ -243,21 +257,30 @@ export class Document {
   }
 
   #accept(text, version) {
+    if (text.length > LARGE && text.split("\n", MOST_LINES + 1).length > MOST_LINES) {
+      this.surface = null;
+      this.#setDirty(false);
+      return this.#showBytes("text", t("tooManyLines"));
+    }
     this.version = version;
+    if (this.preview) this.togglePreview();
     const crlf = (text.match(/\r\n/g) ?? []).length;
     const all = (text.match(/\n/g) ?? []).length;
     // A text area knows only "\n"; what the file uses comes back when saving.
     this.eol = crlf > all / 2 ? "\r\n" : "\n";
     this.savedText = text.replaceAll("\r\n", "\n").replaceAll("\r", "\n");
     this.coloured = text.length <= COLOUR_LIMIT;
-    if (!this.surface) {
-      this.surface = new Surface(this.name, this.#rules(), {
+    const large = text.length > LARGE;
+    if (!this.surface || this.surface.large !== large) {
+      this.surface = new Surface(this.name, this.#rules(), large, {
         input: () => this.#typed(),
         move: () => this.on.moved(this),
       });
       this.body.replaceChildren(this.surface.element);
+      this.on.made(this);
     }
     this.surface.value = this.savedText;
+    this.savedPoint = this.surface.text.point();
     if (this.draft !== "none") this.discard();
     this.#setDirty(false);
     this.on.changed(this);
@@ -289,7 +312,7 @@ export class Document {
     }
     const text = disk.text.replaceAll("\r\n", "\n").replaceAll("\r", "\n");
     if (text === this.surface.value) {
-      this.#saved(text, disk.version);
+      this.#saved(text, this.surface.text.point(), disk.version);
       return true;
     }
     this.#notice(t("changedOnDisk"), { version: disk.version });
@@ -361,17 +384,66 @@ export class Document {
   }
 
   #showProblem(error) {
-    const download = h("a", { class: "button primary", href: api.downloadUrl(this.path), download: "", "data-testid": "problem-download" },
-      icon("download"), t("download"));
-    const offer = ["TOO_LARGE", "BINARY", "NOT_UTF8"].includes(error.code);
+    if (UNSHOWN.includes(error.code)) return this.#showBytes(error.code === "TOO_LARGE" ? "text" : "hex", errorText(error));
     this.body.replaceChildren(h("div", { class: "problem-page", "data-testid": "open-problem" },
-      icon("warning"), h("h3", {}, t("cannotOpen")), h("p", {}, errorText(error)), offer ? download : null));
+      icon("warning"), h("h3", {}, t("cannotOpen")), h("p", {}, errorText(error))));
     this.on.changed(this);
   }
 
   #showImage() {
-    const image = h("img", { src: `${api.imageUrl(this.path)}&t=${Date.now()}`, alt: t("image", { name: this.name }) });
+    const image = h("img", { src: `${api.inlineUrl(this.path)}&t=${Date.now()}`, alt: t("image", { name: this.name }) });
     this.body.replaceChildren(h("div", { class: "image-page" }, image));
     this.on.changed(this);
+  }
+
+  #showPdf() {
+    const url = `${api.inlineUrl(this.path)}&t=${Date.now()}`;
+    this.body.replaceChildren(h("div", { class: "pdf-page", "data-testid": "pdf" },
+      h("div", { class: "bytes-head" }, h("span", {}, this.name),
+        h("a", { class: "button small", href: url, target: "_blank", rel: "noopener" }, t("openInTab")),
+        h("a", { class: "button small", href: api.downloadUrl(this.path), download: "" }, icon("download"), t("download"))),
+      h("iframe", { src: url, title: t("image", { name: this.name }) })));
+    this.on.changed(this);
+  }
+
+  /// A part at a time, to be read only: as text, or as bytes.
+  #showBytes(mode, why) {
+    this.body.replaceChildren(new BytesView(this.path, this.name, mode, why).element);
+    this.on.changed(this);
+  }
+
+  // --- the preview of Markdown ---
+
+  get canPreview() {
+    return Boolean(this.surface && !this.surface.large && this.language.rules?.markdown);
+  }
+
+  get previewing() {
+    return Boolean(this.preview);
+  }
+
+  /// Shows what the text will look like, instead of the text, or the text again.
+  togglePreview() {
+    if (this.preview) {
+      this.preview.remove();
+      this.preview = null;
+      this.surface.element.hidden = false;
+      this.surface.relayout();
+      this.focus();
+    } else if (this.canPreview) {
+      this.preview = h("div", { class: "preview", tabindex: "0", role: "document", "aria-label": t("previewOf", { name: this.name }), "data-testid": "preview" },
+        markdown(this.surface.value, { image: (target) => this.#imageAt(target), open: (target) => this.on.follow(this, target) }));
+      this.surface.element.hidden = true;
+      this.body.append(this.preview);
+      this.preview.focus();
+    }
+    this.on.changed(this);
+  }
+
+  /// The address of an image beside this file; null for those of other servers, which are not asked.
+  #imageAt(target) {
+    if (/^[a-z][a-z0-9+.-]*:|^\/\//i.test(target)) return null;
+    const path = api.resolve(api.parent(this.path), target);
+    return path === null || !IMAGE.test(path) ? null : api.inlineUrl(path);
   }
 }

@@ -5,12 +5,18 @@ import { choose, toast } from "./dialog.js";
 import { Document } from "./document.js";
 import { Drafts } from "./drafts.js";
 import { $, arrowKeys, h, isMac, memory, preference } from "./dom.js";
+import { changesBetween } from "./git.js";
 import { FindBar } from "./find.js";
 import { icon } from "./icons.js";
 import { t } from "./i18n.js";
 
 /// How long after the last key a file is saved by itself, in ms.
 const AUTO_SAVE_AFTER = 1000;
+const FONT_SIZE = 13;
+const FONT_SIZES = [9, 32];
+/// How long after the last key changes are marked, in ms; and the largest text for which they are.
+const MARK_AFTER = 300;
+const MARK_LIMIT = 512 * 1024;
 /// What Document.draft says where a draft is in this tab only.
 const NOT_KEPT = ["full", "quota", "unavailable"];
 
@@ -18,8 +24,9 @@ export class Editor {
   #tabs = new Map();
   #autoSaves = new Map();
   #drafts = new Drafts();
+  #marking = new Map();
 
-  /// `on` has watch(), shown(path), and changed() for what is saved, kept or neither.
+  /// `on` has watch(), shown(path), saved(path), base(path) (the lines as committed, or null), and changed() for what is saved, kept or neither.
   constructor(on) {
     this.on = on;
     this.active = null;
@@ -28,9 +35,11 @@ export class Editor {
     this.find = new FindBar(() => this.active?.surface ?? null);
     const key = isMac ? "⌘" : "Ctrl+";
     this.welcome = h("div", { class: "welcome" }, h("img", { src: "assets/icon.svg", width: "56", height: "56", alt: "" }),
-      h("p", {}, t("welcome")), h("p", { class: "quiet" }, t("welcomeKeys", { save: `${key}S`, find: `${key}F`, terminal: `${key}J` })));
+      h("p", {}, t("welcome")), h("p", { class: "quiet" }, t("welcomeKeys", { file: `${key}P`, save: `${key}S`, commands: "F1" })));
     $("editor-host").append(this.welcome, this.find.element);
     arrowKeys($("tabs"), '[role="tab"]', (tab) => this.activate(this.byPath(tab.dataset.path)));
+    $("preview-button").addEventListener("click", () => this.togglePreview());
+    this.setFontSize(preference.get("font-size", FONT_SIZE));
     $("save-button").addEventListener("click", () => this.save());
     $("find-button").addEventListener("click", () => this.find.open());
     const autoSave = () => {
@@ -90,7 +99,16 @@ export class Editor {
   async open(path, focus = true) {
     let doc = this.byPath(path);
     if (!doc) {
-      const on = { changed: (doc) => this.#refresh(doc), moved: () => this.#status(), typed: (doc) => this.#autoSave(doc) };
+      const on = {
+        changed: (doc) => this.#refresh(doc),
+        moved: () => this.#status(),
+        typed: (doc) => {
+          this.#autoSave(doc);
+          this.markChanges(doc);
+        },
+        made: (doc) => doc.surface.setWrap(preference.get("wrap", false)),
+        follow: (doc, target) => this.#follow(doc, target),
+      };
       doc = new Document(path, on, this.#drafts);
       this.#tabs.set(doc, this.#makeTab(doc));
       $("tabs").append(this.#tabs.get(doc));
@@ -120,6 +138,58 @@ export class Editor {
     this.#show();
   }
 
+  /// Opens a file at a line and column, from one.
+  async openAt(path, line, col = 1, length = 0) {
+    await this.open(path);
+    const doc = this.byPath(path);
+    if (!doc?.surface || !line) return;
+    if (doc.previewing) doc.togglePreview();
+    doc.surface.goTo(line, col, length);
+    doc.focus();
+  }
+
+  /// A link in a preview.
+  #follow(doc, target) {
+    const path = api.resolve(api.parent(doc.path), target);
+    if (path) this.open(path);
+  }
+
+  togglePreview() {
+    if (this.active?.canPreview || this.active?.previewing) this.active.togglePreview();
+  }
+
+  toggleWrap() {
+    const wrap = !preference.get("wrap", false);
+    preference.set("wrap", wrap);
+    for (const doc of this.documents()) doc.surface?.setWrap(wrap);
+    toast(t(this.active?.surface?.large && wrap ? "wrapNotLarge" : wrap ? "wrapOn" : "wrapOff"));
+  }
+
+  changeFontSize(step) {
+    this.setFontSize(step === 0 ? FONT_SIZE : preference.get("font-size", FONT_SIZE) + step);
+  }
+
+  setFontSize(size) {
+    const px = Math.min(Math.max(size, FONT_SIZES[0]), FONT_SIZES[1]);
+    preference.set("font-size", px);
+    const style = document.documentElement.style;
+    style.setProperty("--font-size", `${px}px`);
+    style.setProperty("--font-line", `${Math.round(px * 1.54)}px`);
+    for (const doc of this.documents()) doc.surface?.relayout();
+  }
+
+  /// Marks what changed since the last commit, a moment after the last key.
+  markChanges(doc = null) {
+    for (const one of doc ? [doc] : this.documents()) {
+      clearTimeout(this.#marking.get(one));
+      this.#marking.set(one, setTimeout(async () => {
+        if (!one.surface || one.surface.text.length > MARK_LIMIT) return;
+        const base = await this.on.base(one.path);
+        if (one.surface) one.surface.setChanges(base ? changesBetween(base, one.surface.text.lines) : new Map());
+      }, MARK_AFTER));
+    }
+  }
+
   async save() {
     const doc = this.active;
     if (!doc?.surface) return;
@@ -127,6 +197,7 @@ export class Editor {
       const message = $("status-message");
       message.textContent = t("saved");
       setTimeout(() => (message.textContent = ""), 2500);
+      this.on.saved(doc.path);
     }
   }
 
@@ -152,7 +223,7 @@ export class Editor {
     if (!preference.get("auto-save", false)) return;
     this.#autoSaves.set(doc, setTimeout(() => {
       // A conflict is the person's to decide, and a closed file's draft was, too.
-      if (doc.dirty && !doc.conflicted && this.#tabs.has(doc)) doc.save({ quiet: true });
+      if (doc.dirty && !doc.conflicted && this.#tabs.has(doc)) doc.save({ quiet: true }).then(() => this.on.saved(doc.path));
     }, AUTO_SAVE_AFTER));
   }
 
@@ -197,6 +268,8 @@ export class Editor {
     const next = docs[docs.indexOf(doc) + 1] ?? docs[docs.indexOf(doc) - 1];
     this.#tabs.get(doc).remove();
     this.#tabs.delete(doc);
+    clearTimeout(this.#marking.get(doc));
+    this.#marking.delete(doc);
     doc.element.remove();
     if (this.active === doc) this.activate(next);
     this.on.watch();
@@ -211,8 +284,8 @@ export class Editor {
       onauxclick: (event) => event.button === 1 && this.close(doc),
       onkeydown: (event) => event.key === "Delete" && this.close(doc),
     }, label, h("span", { class: "dirty-dot", "aria-hidden": "true" }),
-      h("button", {
-        type: "button", class: "icon-button tab-close", tabindex: "-1", "aria-label": t("closeFile", { name: doc.name }), "data-testid": "tab-close",
+      h("span", {
+        class: "icon-button tab-close", "aria-hidden": "true", title: t("closeFile", { name: doc.name }), "data-testid": "tab-close",
         onclick: (event) => {
           event.stopPropagation();
           this.close(doc);
@@ -229,6 +302,7 @@ export class Editor {
     tab.classList.toggle("dirty", doc.dirty);
     tab.setAttribute("aria-label", doc.dirty ? `${doc.name}, ${t("unsaved")}` : doc.name);
     if (doc === this.active) this.#show();
+    this.markChanges(doc);
     this.on.changed();
   }
 
@@ -239,6 +313,8 @@ export class Editor {
     $("save-button").hidden = !doc?.surface;
     $("find-button").hidden = !doc?.surface;
     $("auto-save").hidden = !doc?.surface;
+    $("preview-button").hidden = !doc?.canPreview;
+    $("preview-button").setAttribute("aria-pressed", String(Boolean(doc?.previewing)));
     $("save-button").disabled = !doc?.dirty;
     $("open-path").textContent = doc ? api.shown(doc.path) : "";
     document.title = doc ? `${doc.dirty ? "● " : ""}${doc.name} — ${this.workspace}` : this.workspace;

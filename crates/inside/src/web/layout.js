@@ -1,12 +1,14 @@
 // Panes: sizes, hiding, and the one-pane-at-a-time view on phones.
 
-import { $, memory, narrow } from "./dom.js";
+import { $, arrowKeys, memory, narrow } from "./dom.js";
+
+const SIDES = ["files", "search", "git"];
 
 export class Layout {
   /// `on` has terminalShown().
   constructor(on) {
     this.on = on;
-    this.state = { sidebar: 260, terminal: 280, showSidebar: true, showTerminal: true, ...memory.get("layout", {}) };
+    this.state = { sidebar: 260, terminal: 280, showSidebar: true, showTerminal: true, side: "files", ...memory.get("layout", {}) };
     this.maximized = false;
     this.#splitter($("sidebar-split"), "sidebar", (event) => event.clientX, 1, ["ArrowLeft", "ArrowRight"]);
     this.#splitter($("terminal-split"), "terminal", (event) => -event.clientY, 1, ["ArrowDown", "ArrowUp"]);
@@ -17,6 +19,8 @@ export class Layout {
       this.maximized = !this.maximized;
       this.apply();
     });
+    for (const tab of SIDES) $(`side-${tab}-tab`).addEventListener("click", () => this.side(tab));
+    arrowKeys($("side-tabs"), '[role="tab"]', (tab) => this.side(tab.dataset.side));
     for (const button of $("view-switch").children) button.addEventListener("click", () => this.view(button.dataset.view));
     narrow.addEventListener("change", () => this.apply());
     this.apply();
@@ -40,6 +44,14 @@ export class Layout {
     return narrow.matches ? document.body.dataset.view === "terminal" : this.state.showTerminal;
   }
 
+  /// Shows the files, the search or git beside the editor.
+  side(name) {
+    this.state.side = name;
+    if (narrow.matches) document.body.dataset.view = "files";
+    else this.state.showSidebar = true;
+    this.apply();
+  }
+
   /// Which pane a phone shows.
   view(name) {
     document.body.dataset.view = name;
@@ -58,6 +70,16 @@ export class Layout {
     $("toggle-sidebar").setAttribute("aria-expanded", String(showSidebar));
     $("toggle-terminal").setAttribute("aria-expanded", String(this.terminalVisible()));
     for (const button of $("view-switch").children) button.setAttribute("aria-pressed", String(button.dataset.view === body.dataset.view));
+    for (const side of SIDES) {
+      const shown = side === this.state.side;
+      $(`side-${side}`).hidden = !shown;
+      $(`side-${side}-tab`).setAttribute("aria-selected", String(shown));
+      $(`side-${side}-tab`).tabIndex = shown ? 0 : -1;
+    }
+    for (const [bar, value, most] of [["sidebar-split", sidebar, innerWidth], ["terminal-split", terminal, innerHeight]]) {
+      $(bar).setAttribute("aria-valuenow", String(value));
+      $(bar).setAttribute("aria-valuemax", String(Math.max(value, Math.round(most * 0.75))));
+    }
     memory.set("layout", this.state);
     if (this.terminalVisible()) this.on.terminalShown();
   }
@@ -68,6 +90,7 @@ export class Layout {
       this.state[name] = limit(value);
       this.apply();
     };
+    bar.setAttribute("aria-valuemin", "120");
     bar.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       bar.setPointerCapture(event.pointerId);

@@ -74,6 +74,14 @@ const PALETTE_RGB = (() => {
   return palette;
 })();
 
+/// The text of a row, without its colours.
+export function rowText(row) {
+  return row.slice(1).map((run) => {
+    const text = Array.isArray(run) ? run[0] : run;
+    return Array.isArray(text) ? text.join("") : text;
+  }).join("").trimEnd();
+}
+
 /// The text in one cell and whether it is wide; for drawing the cursor over it.
 export function cellAt(row, column) {
   let at = 0;

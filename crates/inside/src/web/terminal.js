@@ -9,11 +9,16 @@
 import { dark, h, isMac } from "./dom.js";
 import { icon } from "./icons.js";
 import { t } from "./i18n.js";
-import { cellAt, drawRow, selectedText } from "./term-draw.js";
+import { cellAt, drawRow, rowText, selectedText } from "./term-draw.js";
+import { TerminalFind } from "./term-find.js";
 import { encodeKey, encodePaste, MODE } from "./term-keys.js";
+import { linkAt } from "./term-links.js";
 import { Mouse } from "./term-mouse.js";
 
 const CHUNK = 100;
+/// Lines in one answer while searching, as the server allows, and how long they may take to come, in ms.
+const BLOCK = 500;
+const BLOCK_WITHIN = 3000;
 const PASTE_PIECE = 32 * 1024;
 const CURSOR_SHAPES = ["block", "underline", "bar"];
 
@@ -24,8 +29,10 @@ export class TerminalView {
   #composing = false;
   #frame = 0;
   #following = true;
+  #blocks = new Map();
+  #marked = null;
 
-  /// `on` has title(view) and bell(view).
+  /// `on` has title(view), bell(view) and menu(view, event), and open(view, link) for what was clicked with Ctrl.
   constructor(id, name, socket, on) {
     Object.assign(this, { id, name, socket, on });
     this.title = "";
@@ -50,13 +57,15 @@ export class TerminalView {
     });
     this.screen = h("div", { class: "term-screen", "data-testid": "term-screen" });
     this.history = h("div", { class: "term-history" });
-    this.space = h("div", { class: "term-space" }, this.history, this.screen, this.cursor, this.inputArea);
+    this.found = h("div", { class: "term-found", hidden: true });
+    this.finding = new TerminalFind(this);
+    this.space = h("div", { class: "term-space" }, this.found, this.history, this.screen, this.cursor, this.inputArea);
     this.scroll = h("div", { class: "term-scroll", tabindex: "-1" }, this.space);
     this.latest = h("button", { type: "button", class: "term-latest", hidden: true, onclick: () => this.#follow() }, icon("chevronDown"), t("backToNow"));
     this.ended = h("div", { class: "term-exit", role: "status", "data-testid": "term-exit", hidden: true });
     this.element = h("div", {
       class: "term", role: "tabpanel", "aria-label": this.name, "data-testid": "terminal", "data-terminal": this.id,
-    }, this.ruler, this.scroll, this.latest, this.ended);
+    }, this.ruler, this.scroll, this.latest, this.ended, this.finding.element);
 
     const area = this.inputArea;
     area.addEventListener("keydown", (event) => this.#key(event));
@@ -81,6 +90,20 @@ export class TerminalView {
     this.scroll.addEventListener("mouseup", () => getSelection().isCollapsed && this.focus());
     this.scroll.addEventListener("copy", (event) => this.#copy(event));
     new Mouse(this, this.scroll);
+    this.scroll.addEventListener("contextmenu", (event) => event.defaultPrevented || this.on.menu?.(this, event));
+    // Before the mouse is a program's: with Ctrl it is the person's.
+    this.scroll.addEventListener("mousedown", (event) => {
+      if (event.button !== 0 || !(isMac ? event.metaKey : event.ctrlKey)) return;
+      const link = linkAt(event.clientX, event.clientY);
+      if (!link) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      this.on.open?.(this, link);
+    }, true);
+    this.scroll.addEventListener("mousemove", (event) => {
+      const command = isMac ? event.metaKey : event.ctrlKey;
+      this.scroll.classList.toggle("linking", command && Boolean(linkAt(event.clientX, event.clientY)));
+    });
   }
 
   // --- size and connection ---
@@ -144,6 +167,12 @@ export class TerminalView {
   /// Old lines that were asked for.
   addLines({ epoch, from, lines }) {
     if (epoch !== this.epoch) return;
+    const block = `${from} ${lines.length}`;
+    if (this.#blocks.has(block)) {
+      this.#blocks.get(block)(lines);
+      this.#blocks.delete(block);
+      return;
+    }
     const number = Math.floor(from / CHUNK);
     const chunk = this.#chunks.get(number);
     if (!chunk) return;
@@ -156,6 +185,41 @@ export class TerminalView {
       return line;
     }));
     this.#layout();
+  }
+
+  /// All lines there are, the oldest first: { number, text }. Those that do not come in time are left out.
+  async texts() {
+    const lines = [];
+    const { first, base } = this;
+    for (let from = this.modes & MODE.ALT ? base : first; from < base; from += BLOCK) {
+      const to = Math.min(from + BLOCK, base);
+      const rows = await new Promise((resolve) => {
+        this.#blocks.set(`${from} ${to - from}`, resolve);
+        if (!this.socket.send({ t: "lines", id: this.id, from, to })) resolve([]);
+        setTimeout(() => resolve([]), BLOCK_WITHIN);
+      });
+      rows.forEach((row, n) => lines.push({ number: from + n, text: rowText(row) }));
+    }
+    this.#data.forEach((row, n) => lines.push({ number: base + n, text: rowText(row) }));
+    return lines;
+  }
+
+  /// Marks a line and brings it into view; null takes the mark away.
+  showLine(number) {
+    this.#marked = number;
+    this.found.hidden = number === null;
+    if (number === null) return;
+    const { height } = this.cellSize();
+    const top = (number - (this.modes & MODE.ALT ? this.base : this.first)) * height;
+    this.found.style.top = `${top}px`;
+    this.found.style.height = `${height}px`;
+    if (top < this.scroll.scrollTop || top > this.scroll.scrollTop + this.scroll.clientHeight - 2 * height) {
+      this.scroll.scrollTop = Math.max(0, top - this.scroll.clientHeight / 2);
+    }
+  }
+
+  async copy() {
+    await this.#copySelection(new Event("copy"));
   }
 
   #end(exit) {
@@ -252,6 +316,7 @@ export class TerminalView {
       this.#chunks.delete(number);
     }
     this.scroll.scrollTop -= gone * this.cellSize().height;
+    if (this.#marked !== null) this.found.style.top = `${(this.#marked - first) * this.cellSize().height}px`;
   }
 
   // --- input ---

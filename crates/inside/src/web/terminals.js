@@ -1,11 +1,12 @@
 // The terminal panel: one tab per terminal on the server. The list comes from
 // the server, so a reloaded page, or a second one, finds them all again.
 
-import { confirm, toast } from "./dialog.js";
-import { $, arrowKeys, dark, h, memory } from "./dom.js";
+import { confirm, menu, toast } from "./dialog.js";
+import { $, arrowKeys, dark, h, isMac, memory } from "./dom.js";
 import { icon } from "./icons.js";
 import { t } from "./i18n.js";
 import { MODE } from "./term-keys.js";
+import { fileOf, linkAt } from "./term-links.js";
 import { TerminalView } from "./terminal.js";
 
 const FALLBACK_SIZE = { rows: 24, cols: 80 };
@@ -21,8 +22,10 @@ export class Terminals {
   #asked = null;
   #next = null;
 
-  constructor(socket) {
+  /// `on` has open(path, line, col) for a file that a terminal names.
+  constructor(socket, on) {
     this.socket = socket;
+    this.on = on;
     this.active = null;
     /// The one that was in front before the page was loaded anew.
     this.front = memory.get("terminal", null);
@@ -31,6 +34,7 @@ export class Terminals {
       h("button", { type: "button", class: "button", onclick: () => this.open(true) }, icon("plus"), t("newTerminal")));
     this.host.append(this.empty);
     $("new-terminal").addEventListener("click", () => this.open(true));
+    $("find-terminal").addEventListener("click", () => this.find());
     arrowKeys($("term-tabs"), '[role="tab"]', (tab) => this.activate(Number(tab.dataset.terminal), false));
     socket.on("terms", ({ terms }) => this.#sync(terms));
     socket.on("opened", ({ id }) => {
@@ -57,6 +61,19 @@ export class Terminals {
     }).observe(this.host);
     dark.addEventListener("change", () => this.#attachAll());
     this.#touchKeys();
+    this.#guard();
+  }
+
+  /// Ctrl+W deletes a word in a shell and closes the tab of a browser, which pages cannot change. But they see Ctrl go
+  /// down before it, and may ask.
+  #guard() {
+    if (isMac) return;
+    let held = false;
+    addEventListener("keydown", (event) => (held = event.key === "Control"), true);
+    for (const type of ["keyup", "blur", "pointerdown"]) addEventListener(type, () => (held = false), true);
+    addEventListener("beforeunload", (event) => {
+      if (held && document.activeElement?.classList.contains("term-input")) event.preventDefault();
+    });
   }
 
   /// The panel became visible: there should be a terminal in it.
@@ -149,6 +166,8 @@ export class Terminals {
     const view = new TerminalView(id, `${name} ${id}`, this.socket, {
       title: (view) => this.#retitle(view),
       bell: (view) => this.#bell(view),
+      menu: (view, event) => this.#menu(view, event),
+      open: (view, link) => this.#open(view, link),
     });
     view.tab = h("div", {
       role: "tab", class: "tab", tabindex: "-1", "aria-selected": "false", "data-testid": "term-tab", "data-terminal": id,
@@ -159,8 +178,8 @@ export class Terminals {
       },
       onauxclick: (event) => event.button === 1 && this.close(id),
     }, icon("terminal"), h("span", { class: "tab-label" }, view.name),
-      h("button", {
-        type: "button", class: "icon-button tab-close", tabindex: "-1", "aria-label": t("closeTerminal", { name: view.name }), "data-testid": "term-close",
+      h("span", {
+        class: "icon-button tab-close", "aria-hidden": "true", title: t("closeTerminal", { name: view.name }), "data-testid": "term-close",
         onclick: (event) => {
           event.stopPropagation();
           this.close(id);
@@ -171,6 +190,44 @@ export class Terminals {
     $("term-tabs").append(view.tab);
     this.host.append(view.element);
     view.attach(this.#size());
+  }
+
+  /// The text in front, in what scrolled away too.
+  find() {
+    this.#current()?.finding.open();
+  }
+
+  async #open(view, { url, path, line, col }) {
+    if (url) {
+      open(url, "_blank", "noopener,noreferrer");
+      return;
+    }
+    const file = await fileOf(view.id, path).catch(() => null);
+    if (file) this.on.open(file, line, col);
+    else toast(t("noSuchFile", { name: path }), true);
+  }
+
+  #menu(view, event) {
+    const link = linkAt(event.clientX, event.clientY);
+    const selected = !getSelection().isCollapsed;
+    event.preventDefault();
+    menu(event.clientX, event.clientY, [
+      ...(link ? [["link", t(link.url ? "openLink" : "openFileNamed", { name: link.url ?? link.path }), () => this.#open(view, link), "term-menu-open"], null] : []),
+      ...(selected ? [["copy", t("termCopy"), () => view.copy(), "term-menu-copy"]] : []),
+      ["paste", t("termPaste"), () => this.#paste(view), "term-menu-paste"],
+      ["search", t("termFind"), () => view.finding.open(), "term-menu-find"],
+      null,
+      ["plus", t("newTerminal"), () => this.open(true), "term-menu-new"],
+    ], view.inputArea);
+  }
+
+  async #paste(view) {
+    try {
+      view.paste(await navigator.clipboard.readText());
+    } catch {
+      toast(t("termPasteKeys"), true);
+    }
+    view.focus();
   }
 
   #attachAll() {

@@ -5,22 +5,29 @@ import * as api from "./api.js";
 import { toast } from "./dialog.js";
 import { $, h, memory } from "./dom.js";
 import { icon } from "./icons.js";
+import { badgeKind } from "./git-panel.js";
 import { errorText, t } from "./i18n.js";
 
+/// What rows that are dragged are known by; other pages have no such thing.
+export const DRAGGED = "application/x-codehub-paths";
+
 export class Tree {
-  /// `on` has open(node), menu(node, x, y, opener), key(node, event), watch().
+  /// `on` has open(node), menu(node, x, y, opener), key(node, event), drop(paths, dir, copy), watch(), and badge(path, folder)
+  /// for the letter a file is marked with, or null.
   constructor(on) {
     this.on = on;
     this.list = $("tree");
     this.root = { path: "", name: t("home"), kind: "dir", open: true, depth: 0, children: new Map(), group: this.list };
     this.selected = null;
+    /// All that is selected, by path; `selected` is the one that was chosen last.
+    this.chosen = new Set();
     this.remembered = new Set(memory.get("open-dirs", []));
     this.list.addEventListener("keydown", (event) => this.#keys(event));
     this.list.addEventListener("focusin", (event) => this.#focused(event));
     $("tree-scroll").addEventListener("contextmenu", (event) => {
       event.preventDefault();
       const node = this.nodeAt(event.target) ?? this.root;
-      if (node !== this.root) this.select(node);
+      if (node !== this.root && !this.chosen.has(node.path)) this.select(node);
       this.on.menu(node, event.clientX, event.clientY, node.item ?? this.list);
     });
   }
@@ -91,9 +98,62 @@ export class Tree {
   }
 
   select(node) {
-    this.selected?.item?.setAttribute("aria-selected", "false");
+    this.#choose([node.path]);
     this.selected = node;
-    node.item?.setAttribute("aria-selected", "true");
+    this.anchor = node;
+  }
+
+  #choose(paths) {
+    for (const path of this.chosen) this.find(path)?.item?.setAttribute("aria-selected", "false");
+    this.chosen = new Set(paths);
+    for (const path of this.chosen) this.find(path)?.item?.setAttribute("aria-selected", "true");
+  }
+
+  /// Adds one to what is selected, or takes it away.
+  #also(node) {
+    const paths = new Set(this.chosen);
+    if (!paths.delete(node.path)) paths.add(node.path);
+    this.#choose(paths);
+    this.selected = this.anchor = node;
+  }
+
+  /// Selects everything from the one that was chosen before to this one.
+  #range(node) {
+    const items = [...this.list.querySelectorAll('[role="treeitem"]')];
+    const from = items.indexOf(this.anchor?.item ?? node.item);
+    const to = items.indexOf(node.item);
+    if (from < 0) return this.select(node);
+    this.#choose(items.slice(Math.min(from, to), Math.max(from, to) + 1).map((item) => item.dataset.path));
+    this.selected = node;
+  }
+
+  /// What an action on `node` is for: all that is selected if it is among that, otherwise itself. Nothing that is in a
+  /// folder which is selected as well.
+  nodesFor(node) {
+    if (!this.chosen.has(node.path)) return [node];
+    const paths = [...this.chosen];
+    return paths.filter((path) => !paths.some((other) => path.startsWith(`${other}/`))).map((path) => this.find(path)).filter(Boolean);
+  }
+
+  /// Draws the letters of changed files anew.
+  refreshBadges() {
+    const visit = (node) => {
+      if (node.badge) this.#badge(node);
+      node.children.forEach(visit);
+    };
+    visit(this.root);
+  }
+
+  #badge(node) {
+    const mark = this.on.badge(node.path, node.kind === "dir");
+    if (node.mark === mark) return;
+    node.mark = mark;
+    node.badge.textContent = mark ?? "";
+    node.badge.className = mark ? `badge badge-${badgeKind(mark)}` : "badge";
+    node.row.dataset.badge = mark ? badgeKind(mark) : "";
+    const words = mark === "•" ? t("gitFolder") : mark ? t(`git_${mark}`) : "";
+    node.badge.title = words;
+    node.item.setAttribute("aria-label", words ? `${node.name}, ${words}` : node.name);
   }
 
   /// Opens the directories around `path` and selects it.
@@ -133,6 +193,7 @@ export class Tree {
     for (const item of items) item.style.setProperty("--depth", node.depth);
     this.#place(node.group, items);
     if (this.selected && !this.find(this.selected.path)) this.selected = null;
+    for (const path of this.chosen) if (!this.find(path)) this.chosen.delete(path);
     if (!this.list.querySelector('[tabindex="0"]')) {
       this.list.querySelector('[role="treeitem"]')?.setAttribute("tabindex", "0");
     }
@@ -168,18 +229,30 @@ export class Tree {
     }, icon("more"));
     node.row = h("div", {
       class: "row", title: entry.name,
-      onclick: () => {
-        this.select(node);
+      draggable: "true",
+      onclick: (event) => {
         node.item.focus();
-        this.#activate(node);
+        if (event.shiftKey) this.#range(node);
+        else if (event.ctrlKey || event.metaKey) this.#also(node);
+        else {
+          this.select(node);
+          this.#activate(node);
+        }
+      },
+      ondragstart: (event) => {
+        const paths = this.nodesFor(node).map(({ path }) => path);
+        event.dataTransfer.setData(DRAGGED, JSON.stringify(paths));
+        event.dataTransfer.effectAllowed = "copyMove";
       },
     }, h("span", { class: "twisty" }, entry.kind === "dir" ? icon("chevronRight") : null), node.glyph,
-      h("span", { class: "label" }, entry.name), entry.link && entry.kind !== "link" ? h("span", { class: "link-mark" }, icon("link")) : null, more);
+      h("span", { class: "label" }, entry.name), entry.link && entry.kind !== "link" ? h("span", { class: "link-mark" }, icon("link")) : null,
+      node.badge = h("span", { class: "badge", "aria-hidden": "true" }), more);
     node.item = h("li", {
       role: "treeitem", tabindex: "-1", "aria-selected": "false", "aria-level": node.depth,
       "aria-expanded": entry.kind === "dir" ? "false" : null, "aria-label": entry.name,
       "data-path": node.path, "data-kind": entry.kind, "data-testid": "tree-item", class: entry.name.startsWith(".") ? "hidden-file" : "",
     }, node.row);
+    this.#badge(node);
     return node;
   }
 
@@ -197,13 +270,20 @@ export class Tree {
 
   #keys(event) {
     const node = this.nodeAt(event.target);
-    if (!node || event.target !== node.item || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!node || event.target !== node.item || event.altKey) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (event.key === " ") this.#also(node);
+      else if (!this.on.key(node, event)) return;
+      event.preventDefault();
+      return;
+    }
     const items = [...this.list.querySelectorAll('[role="treeitem"]')];
     const at = items.indexOf(node.item);
     const go = (item) => {
       if (!item) return;
       item.focus();
-      this.select(this.nodeAt(item));
+      if (event.shiftKey && event.key.startsWith("Arrow")) this.#range(this.nodeAt(item));
+      else this.select(this.nodeAt(item));
     };
     switch (event.key) {
       case "ArrowDown": go(items[at + 1]); break;

@@ -96,7 +96,7 @@ async fn only_text_of_sensible_size_opens() {
     let ide = Ide::start().await;
     std::fs::write(ide.home.join("binary"), b"a\0b").unwrap();
     std::fs::write(ide.home.join("latin1"), b"caf\xe9").unwrap();
-    ide.write("large", &"x".repeat(2 * 1024 * 1024 + 1));
+    ide.write("large", &"x".repeat(16 * 1024 * 1024 + 1));
     ide.write("bom", "\u{feff}한글\r\n");
     let fifo = ide.home.join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
@@ -188,4 +188,28 @@ async fn creates_renames_and_deletes() {
     assert!(!ide.home.join("d").exists());
     let missing = post("api/rename?to=x").await.unwrap();
     assert_eq!(Ide::failure(missing).await, (400, "MISSING_PARAMETER".to_owned()));
+}
+
+#[tokio::test]
+async fn copies_files_and_folders_and_replaces_nothing() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let ide = Ide::start().await;
+    ide.write("a/run.sh", "#!/bin/sh\n");
+    ide.write("a/in/b", "b");
+    std::fs::set_permissions(ide.home.join("a/run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("in/b", ide.home.join("a/link")).unwrap();
+    let copy = async |from: &str, to: &str| {
+        ide.http.post(ide.url(&format!("api/copy?path={from}&to={to}"))).send().await.unwrap()
+    };
+    assert_eq!(copy("a", "c").await.status(), StatusCode::CREATED);
+    assert_eq!(ide.read("c/in/b"), "b");
+    assert_eq!(std::fs::read_link(ide.home.join("c/link")).unwrap().to_str(), Some("in/b"));
+    let mode = ide.home.join("c/run.sh").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    assert_eq!(Ide::failure(copy("a", "c").await).await, (409, "EXISTS".to_owned()));
+    assert_eq!(Ide::failure(copy("a", "a/in/a").await).await, (400, "INVALID".to_owned()));
+    assert_eq!(Ide::failure(copy("none", "d").await).await, (404, "NOT_FOUND".to_owned()));
+    let left: Vec<_> = std::fs::read_dir(&ide.home).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "nothing half-copied is left: {left:?}");
 }

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail loudly too")]
 
 mod files;
+mod git;
 mod harness;
 mod page;
+mod searching;
 mod terminals;
 mod transfer;
 mod watching;

@@ -16,6 +16,13 @@ async fn serves_the_page_with_a_strict_policy_and_relative_urls() {
     assert!(!html.contains("src=\"/") && !html.contains("href=\"/"));
     assert!(!html.contains("<style") && !html.contains("style="));
 
+    // Every module is named at the top, so that none waits until another was read.
+    let web = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web");
+    for file in std::fs::read_dir(web).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(".js") || html.contains(&format!("\"assets/{name}\"")), "{name}");
+    }
+
     // Everything the page names is there, and comes with a tag that saves the next load.
     let mut names: Vec<String> =
         html.split('"').filter(|part| part.starts_with("assets/")).map(str::to_owned).collect();
@@ -24,6 +31,10 @@ async fn serves_the_page_with_a_strict_policy_and_relative_urls() {
         app.split('"').filter(|part| part.starts_with("./")).map(|part| part.replace("./", "assets/")),
     );
     assert!(names.len() > 10);
+    let compressed =
+        ide.http.get(ide.url("assets/app.js")).header("accept-encoding", "gzip").send().await.unwrap();
+    assert_eq!(compressed.headers()["content-encoding"], "gzip");
+    assert!(compressed.bytes().await.unwrap().len() < app.len() / 2);
     for name in names {
         let response = ide.get(&name).await;
         assert_eq!(response.status(), StatusCode::OK, "{name}");

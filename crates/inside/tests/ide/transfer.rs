@@ -118,3 +118,31 @@ async fn an_upload_cut_off_leaves_nothing_behind() {
         .await;
     assert_eq!(ide.read("kept.txt"), "old");
 }
+
+#[tokio::test]
+async fn a_folder_as_zip() {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    let ide = Ide::start().await;
+    ide.write("p/한글.txt", "text ".repeat(100_000).as_str());
+    ide.write("p/deep/empty", "");
+    symlink("../../secret", ide.home.join("p/link")).unwrap();
+    let response = ide.get("api/download?path=p&as=zip").await;
+    assert_eq!(response.headers()["content-type"], "application/zip");
+    assert!(response.headers()["content-disposition"].to_str().unwrap().contains("p.zip"));
+    let bytes = response.bytes().await.unwrap();
+    assert!(bytes.len() < 50_000, "it is compressed");
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+    let mut names: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
+    names.sort();
+    assert_eq!(names, ["p/", "p/deep/", "p/deep/empty", "p/link", "p/한글.txt"]);
+    let mut text = String::new();
+    zip.by_name("p/한글.txt").unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "text ".repeat(100_000));
+    let mut link = zip.by_name("p/link").unwrap();
+    assert!(link.is_symlink(), "links are stored, not followed");
+    text.clear();
+    link.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "../../secret");
+}
