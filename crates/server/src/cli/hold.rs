@@ -71,12 +71,21 @@ fn server(url: &str) -> &str {
     url.split_once("/w/").map_or(url, |(server, _)| server).trim_end_matches('/')
 }
 
+/// The host and port in an address.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
+}
+
 async fn call(options: &Options, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
     let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    // Whichever way leads there, the server answers to its public name.
+    let host = host(&options.url).to_owned();
     let made = |url: &str| {
         Request::builder()
             .method(method.clone())
             .uri(format!("{}{path}", server(url)))
+            .header(header::HOST, &host)
             .header(header::AUTHORIZATION, format!("Bearer {}", options.token))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(bytes.clone()))
@@ -123,6 +132,7 @@ mod tests {
             ("https://code.example.com/w/0199-a/", "https://code.example.com"),
         ] {
             assert_eq!(server(told), server_is);
+            assert!(server_is.ends_with(host(told)), "{told}");
         }
     }
 }
