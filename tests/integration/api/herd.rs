@@ -92,7 +92,8 @@ async fn five_hundred_open_their_sleeping_workspaces_at_once() {
     // Asleep, wanted, running: the proxy's views of a workspace, and the controller's own looks at it.
     assert!(of("workspace_get") <= people * 10, "{made:#?}");
     let all: u64 = made.values().sum();
-    assert!(all <= people * 20, "{all} queries: {made:#?}");
+    // Of these three write down for the audit trail who opened it: once an hour, beside the request.
+    assert!(all <= people * 23, "{all} queries: {made:#?}");
 
     for (person, id) in sleepers.iter().step_by(50) {
         let history = app.get(person, &format!("/workspaces/{id}/history")).await.is(200);

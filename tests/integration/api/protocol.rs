@@ -84,6 +84,7 @@ async fn answers_carry_safe_headers_and_a_request_id() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_are_told_how_it_goes() {
+    codehub_server::telemetry::metrics::install();
     let app = TestApp::start().await;
     let get = async |path: &str| app.send(app.client.get(app.url(path))).await;
     assert_eq!(get("/healthz").await.is(200), "ok\n");
