@@ -170,12 +170,15 @@ impl Server {
         self.processes().into_iter().filter(leads).collect()
     }
 
-    /// Every process of this server's workspaces, by the address they were told.
+    /// Every process of the workspaces in this server's data directory: by their home, or in a sandbox, where that has
+    /// another name, by the address they were told.
     pub fn processes(&self) -> Vec<i32> {
+        let home = format!("HOME={}/", self.setup.data_dir().display());
         let port = format!(":{}/w/", self.setup.port);
         let is_ours = |item: &[u8]| {
-            let url = std::str::from_utf8(item).ok().and_then(|item| item.strip_prefix("CODEHUB_URL="));
-            url.is_some_and(|url| url.contains(&port))
+            let item = String::from_utf8_lossy(item);
+            item.starts_with(&home)
+                || item.strip_prefix("CODEHUB_URL=").is_some_and(|url| url.contains(&port))
         };
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {

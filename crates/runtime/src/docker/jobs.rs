@@ -457,10 +457,13 @@ impl Running {
         })
     }
 
-    /// Removes it, its work being done.
-    pub(super) async fn end(mut self) -> Result<()> {
-        let Some(exact) = self.guard.exact.take() else { return Ok(()) };
-        remove_container(&self.guard.engine, &exact).await
+    /// Removes it, its work being done, or nobody wanting it any more. The engine does not get rid of a container while
+    /// somebody is attached to it who does not listen.
+    pub(super) async fn end(self) -> Result<()> {
+        let Self { mut guard, output, input, .. } = self;
+        drop((output, input));
+        let Some(exact) = guard.exact.take() else { return Ok(()) };
+        remove_container(&guard.engine, &exact).await
     }
 
     pub(super) fn pieces() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
