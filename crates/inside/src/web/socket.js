@@ -1,5 +1,5 @@
 // The page's one WebSocket. Reconnects by itself, but only while somebody can
-// see the page and the network is there; it never sends anything to keep alive.
+// see the page; it never sends anything to keep alive.
 //
 // A connection can die without a word (a laptop slept, a network changed), and
 // a browser may notice only minutes later. So when something was sent and
@@ -96,7 +96,8 @@ export class Socket {
       return;
     }
     this.#become("lost");
-    if (document.visibilityState !== "visible" || !navigator.onLine) return;
+    // Whether there is a network, only trying tells: what the browser says of it comes late, or not at all.
+    if (document.visibilityState !== "visible") return;
     const delay = Math.min(FIRST_DELAY * 2 ** (this.#failures - 1), LONGEST_DELAY);
     this.#timer = setTimeout(() => this.#connect(), delay * (0.8 + 0.4 * Math.random()));
   }
