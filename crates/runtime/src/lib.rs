@@ -37,7 +37,7 @@ use codehub_domain::{
 use futures::Stream;
 use tokio::sync::{mpsc, watch};
 
-pub use codehub_upstream::{Address, Connection, InstanceTag, Upstream};
+pub use codehub_upstream::{Address, Connection, InstanceTag, Secret, Upstream};
 pub use fence::{Fence, Fenced};
 
 use codehub_archive::Progress;
@@ -159,7 +159,7 @@ pub struct LogQuery {
 /// Something that keeps instances apart from each other and everything else, and that can fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Safeguard {
-    /// `engine`, `firewall`; `sandbox`, `network`, `limits`.
+    /// `engine`, `reach`, `firewall`; `sandbox`, `network`, `limits`.
     pub name: &'static str,
     /// Whether it works.
     pub state: SafeguardState,

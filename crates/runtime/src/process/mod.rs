@@ -309,6 +309,7 @@ impl Instances for ProcessRuntime {
             instance: InstanceTag::of(&record.process()),
             ide: record.ide.into(),
             keeps_prefix: !self.inner.config.ide.strip_prefix,
+            secret: None,
         }))
     }
 
@@ -371,7 +372,7 @@ impl Inner {
 
     async fn health_of(self: &Arc<Self>, record: &Record) -> Result<InstanceState> {
         let address = self.address_of(record);
-        let health = health::ask(&address, &record.health_path, self.config.health_timeout).await;
+        let health = health::ask(&address, None, &record.health_path, self.config.health_timeout).await;
         if health == Health::Well {
             if let Some(process) = record.process() {
                 self.answered().insert(record.workspace, process.clone());
