@@ -26,7 +26,7 @@ mod metric;
 pub mod process;
 pub mod volumes;
 
-use std::{pin::Pin, time::Duration};
+use std::{net::SocketAddr, pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -274,6 +274,12 @@ pub trait Instances: Send + Sync + 'static {
     /// Whether what one user runs is kept from what is another's.
     fn isolates_users(&self) -> bool {
         true
+    }
+    /// Whether a connection to this server from this loopback address of its machine comes from an instance, or cannot
+    /// be told from one that does.
+    async fn comes_from_instance(&self, peer: SocketAddr) -> bool {
+        let _ = peer;
+        false
     }
     /// What keeps instances apart, as it is now. Changes nothing; empty where nothing can be told.
     async fn safeguards(&self) -> Vec<Safeguard> {

@@ -237,7 +237,7 @@ impl Front {
 /// Returns when nothing was asked within that time; never where something was.
 async fn nobody_asked(asked: &Notify, within: Duration) {
     if tokio::time::timeout(within, asked.notified()).await.is_ok() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
