@@ -90,7 +90,7 @@ async fn a_remembered_address_is_not_used_without_the_engine_and_a_socket_is() {
         match runtime.upstream(spec.workspace).await {
             Ok(found) => assert!(known && found == before, "{reach:?}"),
             Err(error) => {
-                assert!(!known && matches!(error, RuntimeError::Unreachable(_)), "{reach:?}: {error}")
+                assert!(!known && matches!(error, RuntimeError::Unreachable(_)), "{reach:?}: {error}");
             }
         }
     }

@@ -412,7 +412,7 @@ async fn a_connection_of_a_workspace_is_told_from_one_of_the_machine() {
         assert!(peer.ip().is_loopback(), "{peer}");
         assert!(runtime.comes_from_instance(peer).await, "in its {network:?} network");
 
-        let mut program = std::process::Command::new(python()).args(["-c", &connect]).spawn().unwrap();
+        let mut program = Command::new(python()).args(["-c", &connect]).spawn().unwrap();
         let (_held, peer) = listener.accept().await.unwrap();
         assert!(!runtime.comes_from_instance(peer).await, "another program of the same user");
         program.kill().unwrap();
