@@ -137,6 +137,25 @@ pub async fn of(app: &App, workspace: &Workspace) -> std::result::Result<Activit
     Ok(view)
 }
 
+/// What keeps a workspace awake and since or until when, from what this process has in memory: cheap enough for
+/// every row of a list. `None` where it does not run, or nothing was seen yet.
+pub fn awake_because(app: &App, workspace: &Workspace, now: Timestamp) -> Option<(&'static str, Timestamp)> {
+    if workspace.status.phase != Phase::Running {
+        return None;
+    }
+    if let Some(until) = workspace.held_until.filter(|until| *until > now) {
+        return Some(("hold", until));
+    }
+    let cell = app.activity.peek(workspace.id)?;
+    let mode = workspace.activity_mode.unwrap_or(app.config.activity.mode);
+    if mode == ActivityMode::Connections && cell.open_sockets() > 0 {
+        return Some(("open_connection", now));
+    }
+    let ages = ActivityKind::ALL.into_iter().filter_map(|kind| Some((kind, cell.age(kind)?)));
+    let (kind, age) = ages.min_by_key(|(_, age)| *age)?;
+    Some((kind.as_str(), now.checked_sub(jiff::SignedDuration::try_from(age).ok()?).ok()?))
+}
+
 fn seen(
     workspace: &Workspace,
     cell: Option<&Cell>,

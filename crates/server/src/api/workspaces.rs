@@ -86,6 +86,7 @@ async fn list(
         label: fields::label_filter(query.label.as_deref())?,
         before: page::parse_cursor("workspaces", query.cursor.as_deref())?,
         limit: page::limit(query.limit.as_deref())?,
+        ..ListFilter::default()
     };
     let page = app.store().workspace_list(&filter).await?;
     let next_cursor = page.items.last().filter(|_| page.more).map(|last| page::cursor("workspaces", last.id));

@@ -143,7 +143,7 @@ fn head(me: &Me, detail: &Detail) -> Markup {
                     @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
                 }
                 div.ws-actions {
-                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), true))
+                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), row::Place::Page))
                 }
             }
         }

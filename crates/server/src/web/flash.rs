@@ -2,7 +2,7 @@
 //! list in a cookie that lives for seconds. Whatever else stands in the cookie says nothing, so nobody
 //! can make a page say their text.
 
-use codehub_domain::{Operation, limits::LimitScope, recovery::RecoveryRefusal};
+use codehub_domain::{Desired, Operation, limits::LimitScope, recovery::RecoveryRefusal};
 use http::{HeaderMap, HeaderValue};
 
 use super::{cookies, error::WebError, i18n::Lang};
@@ -66,6 +66,7 @@ flashes! {
     Released Good "released": "The lease has ended.", "유지 요청을 끝냈습니다.";
     NoSuchLease Bad "no-such-lease": "There is no such lease.", "해당 유지 요청이 없습니다.";
     NotRunning Bad "not-running": "The workspace is not meant to run. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
+    NothingTicked Bad "nothing-ticked": "No workspace was selected.", "선택한 워크스페이스가 없습니다.";
     NeedsRecovery Bad "needs-recovery": "The workspace has an error. Recover it first.", "워크스페이스에 오류가 있습니다. 먼저 복구하세요.";
     NotInError Bad "not-in-error": "There is nothing to recover from any more.", "더 이상 복구할 오류가 없습니다.";
     HomeIsLost Bad "home-is-lost": "The home is lost: choose an archive, or confirm that you want to start with an empty home.", "홈 데이터가 유실되었습니다. 복원할 보관본을 고르거나, 빈 홈으로 시작한다는 데 동의하세요.";
@@ -85,6 +86,8 @@ pub enum Flash {
     Busy(Operation),
     UserLimit(u32),
     ServerLimit(u32),
+    /// An act for many workspaces at once: of how many it was granted, and of how many not.
+    Bulk { desired: Desired, done: u32, skipped: u32 },
 }
 
 impl From<Plain> for Flash {
@@ -100,6 +103,7 @@ impl Flash {
             Self::Busy(operation) => format!("busy.{operation}"),
             Self::UserLimit(limit) => format!("user-limit.{limit}"),
             Self::ServerLimit(limit) => format!("server-limit.{limit}"),
+            Self::Bulk { desired, done, skipped } => format!("bulk.{desired}.{done}.{skipped}"),
         }
     }
 
@@ -109,6 +113,13 @@ impl Flash {
             Some(("busy", operation)) => operation.parse().ok().map(Self::Busy),
             Some(("user-limit", limit)) => limit.parse().ok().map(Self::UserLimit),
             Some(("server-limit", limit)) => limit.parse().ok().map(Self::ServerLimit),
+            Some(("bulk", counts)) => {
+                let mut parts = counts.split('.');
+                let desired = parts.next()?.parse().ok()?;
+                let done = parts.next()?.parse().ok()?;
+                let skipped = parts.next()?.parse().ok()?;
+                parts.next().is_none().then_some(Self::Bulk { desired, done, skipped })
+            }
             Some(_) => None,
         }
     }
@@ -118,6 +129,9 @@ impl Flash {
         match self {
             Self::Plain(plain) => plain.tone(),
             Self::Busy(_) | Self::UserLimit(_) | Self::ServerLimit(_) => Tone::Bad,
+            Self::Bulk { skipped, .. } => {
+                if skipped == 0 { Tone::Good } else { Tone::Bad }
+            }
         }
     }
 
@@ -125,6 +139,9 @@ impl Flash {
     pub fn text(self, lang: Lang) -> String {
         match (self, lang) {
             (Self::Plain(plain), _) => plain.text(lang).to_owned(),
+            (Self::Bulk { desired, done, skipped }, _) => {
+                super::i18n::words::bulk_done(lang, desired, done, skipped)
+            }
             (Self::Busy(operation), Lang::En) => {
                 let doing = super::i18n::words::operation(lang, operation);
                 format!("Something is under way ({doing}). Wait until it has ended, then try again.")
@@ -196,7 +213,10 @@ mod tests {
             Operation::ALL
                 .iter()
                 .map(|op| Flash::Busy(*op))
-                .chain([Flash::UserLimit(3), Flash::ServerLimit(9)]),
+                .chain([Flash::UserLimit(3), Flash::ServerLimit(9)])
+                .chain(
+                    Desired::ALL.iter().map(|desired| Flash::Bulk { desired: *desired, done: 3, skipped: 1 }),
+                ),
         );
         for flash in all {
             let word = flash.word();
@@ -205,7 +225,7 @@ mod tests {
                 assert!(!flash.text(lang).is_empty());
             }
         }
-        for wrong in ["", "<b>x</b>", "busy.", "busy.x", "user-limit.x", "user-limit.-1", "other.3"] {
+        for wrong in ["", "<b>x</b>", "busy.", "busy.x", "user-limit.x", "user-limit.-1", "other.3", "bulk.RUNNING.1", "bulk.x.1.2", "bulk.RUNNING.1.2.3"] {
             assert_eq!(Flash::parse(wrong), None, "{wrong:?}");
         }
     }

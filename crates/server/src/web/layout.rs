@@ -99,6 +99,13 @@ impl Page {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FullPage;
 
+/// The sentence about what just happened, without a page around it.
+pub(super) fn flashes_alone(view: &PageContext) -> Response {
+    let mut response = Html(flashes(view).into_string()).into_response();
+    response.extensions_mut().insert(FullPage);
+    response
+}
+
 fn flashes(view: &PageContext) -> Markup {
     html! {
         div #flashes {

@@ -22,6 +22,7 @@ mod actions;
 mod archives;
 mod assets;
 mod awake;
+mod bulk;
 mod choices;
 mod components;
 mod cookies;
@@ -80,6 +81,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(actions::router())
         .merge(archives::router())
         .merge(awake::router())
+        .merge(bulk::router())
         .merge(logs::router())
         .merge(login::router())
         .merge(setup::router())

@@ -1,8 +1,10 @@
 //! What each archive of ours is.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Epoch,
+    ArchiveKey, ArchiveRecord, Epoch, WorkspaceId,
     audit::{Act, AuditAction, AuditEntry, AuditObject},
     gc::Item,
 };
@@ -29,6 +31,19 @@ impl<S: SqlStore> ArchiveRecords for S {
         timed::<S, _>("archive_keys", async {
             let rows = self.select("SELECT key FROM archives ORDER BY key", args![]).await?;
             rows.iter().map(|found| row::parsed(found, "key")).collect()
+        })
+        .await
+    }
+
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        timed::<S, _>("home_sizes", async {
+            const SIZES: &str = "SELECT workspaces.id, uncompressed FROM workspaces
+                 JOIN archives ON archives.key = workspaces.archive_key WHERE workspaces.id = ANY ($1)";
+            let rows = self.select(SIZES, args![ids]).await?;
+            let size = |found: &S::Row| {
+                Ok((WorkspaceId::from_uuid(found.uuid("id")?), row::count(found, "uncompressed")?))
+            };
+            rows.iter().map(size).collect()
         })
         .await
     }

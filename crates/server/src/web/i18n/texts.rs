@@ -90,7 +90,20 @@ texts! {
     // The list
     new_workspace: "New workspace", "새 워크스페이스";
     search: "Search", "검색";
-    search_by_name: "Search by name", "이름으로 검색";
+    search_by_name: "Search names and descriptions", "이름과 설명 검색";
+    sort_by: "Sort by", "정렬 기준";
+    sort_used: "Last used", "마지막 사용순";
+    sort_name: "Name", "이름순";
+    sort_created: "Newest", "최근 생성순";
+    sort_size: "Size", "크기순";
+    sort_owner: "Owner", "소유자순";
+    select: "Select", "선택:";
+    select_all: "Select all on this page", "이 페이지 모두 선택";
+    selected: "Selected workspaces", "선택한 워크스페이스";
+    clear_selection: "Clear", "선택 해제";
+    more_actions: "More actions for", "추가 작업:";
+    previous_page: "Previous page", "이전 페이지";
+    size_hint: "Size of the home directory when it was last archived", "마지막으로 보관했을 때의 홈 디렉터리 크기";
     filter_by_label: "Label, or label:value", "라벨 또는 라벨:값";
     labels: "Labels", "라벨";
     labels_hint: "One a line: key, or key: value. Lists can be filtered by them.", "한 줄에 하나씩: 키 또는 키: 값. 목록에서 라벨로 걸러 볼 수 있습니다.";

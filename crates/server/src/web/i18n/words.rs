@@ -223,6 +223,51 @@ pub fn total(lang: Lang, count: Option<u64>) -> String {
     }
 }
 
+/// What was asked for many workspaces at once, and what became of it.
+pub fn bulk_done(lang: Lang, desired: Desired, done: u32, skipped: u32) -> String {
+    let many = |count: u32| if count == 1 { "1 workspace".to_owned() } else { format!("{count} workspaces") };
+    let said = match (desired, lang) {
+        (Desired::Running, Lang::En) => format!("Starting {}.", many(done)),
+        (Desired::Standby, Lang::En) => format!("Stopping {}.", many(done)),
+        (Desired::Archived, Lang::En) => format!("Archiving {}.", many(done)),
+        (Desired::Deleted, Lang::En) => format!("Deleted {}.", many(done)),
+        (Desired::Running, Lang::Ko) => format!("워크스페이스 {done}개를 시작합니다."),
+        (Desired::Standby, Lang::Ko) => format!("워크스페이스 {done}개를 중지합니다."),
+        (Desired::Archived, Lang::Ko) => format!("워크스페이스 {done}개를 보관합니다."),
+        (Desired::Deleted, Lang::Ko) => format!("워크스페이스 {done}개를 삭제했습니다."),
+    };
+    let but = match (skipped, lang) {
+        (0, _) => return said,
+        (count, Lang::En) => format!(
+            "{} skipped: busy, in an error state, over the limit of running workspaces, or not allowed.",
+            if count == 1 { "1 was".to_owned() } else { format!("{count} were") }
+        ),
+        (count, Lang::Ko) => format!(
+            "{count}개는 건너뛰었습니다. 작업 중이거나 오류 상태이거나, 실행 개수 제한을 넘거나, 권한이 없습니다."
+        ),
+    };
+    if done == 0 { but } else { format!("{said} {but}") }
+}
+
+/// The question before many are deleted.
+pub fn delete_many(lang: Lang, count: usize) -> String {
+    match (lang, count) {
+        (Lang::En, 1) => "Delete 1 workspace?".into(),
+        (Lang::En, _) => format!("Delete {count} workspaces?"),
+        (Lang::Ko, _) => format!("워크스페이스 {count}개를 삭제할까요?"),
+    }
+}
+
+/// Which page of how many, as far as they are counted.
+pub fn page_of(lang: Lang, page: u32, pages: Option<u64>) -> String {
+    match (lang, pages) {
+        (Lang::En, Some(pages)) => format!("Page {page} of {pages}"),
+        (Lang::En, None) => format!("Page {page}"),
+        (Lang::Ko, Some(pages)) => format!("{page} / {pages} 페이지"),
+        (Lang::Ko, None) => format!("{page} 페이지"),
+    }
+}
+
 /// How often something has failed.
 pub fn failed_times(lang: Lang, count: u32) -> String {
     match lang {
