@@ -235,7 +235,7 @@ async fn take(
 #[utoipa::path(post, path = "/workspaces/{id}/keepalive", tag = "activity", params(("id" = String, Path, description = "The workspace")), request_body = KeepAwake, responses(
     (status = 201, description = "The lease", body = HoldView),
     (status = 400, description = "INVALID_REQUEST: longer than allowed", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: it is not meant to run", body = ErrorBody),
 ))]
@@ -262,7 +262,7 @@ struct Snooze {
 #[utoipa::path(post, path = "/workspaces/{id}/snooze", tag = "activity", params(("id" = String, Path, description = "The workspace")), request_body = Snooze, responses(
     (status = 201, description = "The lease", body = HoldView),
     (status = 400, description = "INVALID_REQUEST: longer than allowed", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: it is not meant to run", body = ErrorBody),
 ))]
@@ -283,7 +283,7 @@ async fn snooze(
 /// Those that have not ended, the longest first.
 #[utoipa::path(get, path = "/workspaces/{id}/keepalive", tag = "activity", params(("id" = String, Path, description = "The workspace")), responses(
     (status = 200, description = "The leases", body = ListOf<HoldView>),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
 ))]
 async fn list(
@@ -300,8 +300,8 @@ async fn list(
 ///
 /// The standby TTL begins now. The owner or an administrator.
 #[utoipa::path(delete, path = "/workspaces/{id}/keepalive", tag = "activity", params(("id" = String, Path, description = "The workspace")), responses(
-    (status = 204, description = "There is none any more"),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 204, description = "No lease is left"),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
 ))]
 async fn release_all(
@@ -319,8 +319,8 @@ async fn release_all(
 /// The owner or an administrator.
 #[utoipa::path(delete, path = "/workspaces/{id}/keepalive/{hold}", tag = "activity", params(("id" = String, Path, description = "The workspace"), ("hold" = String, Path, description = "The lease")), responses(
     (status = 204, description = "It has ended"),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
-    (status = 404, description = "NOT_FOUND: no such workspace, or no such lease any more", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND: no such workspace, or the lease no longer exists", body = ErrorBody),
 ))]
 async fn release(
     State(app): State<Arc<App>>,
@@ -333,6 +333,6 @@ async fn release(
     service::find(&app, &me.user, id, Access::Manage).await?;
     match app.store().workspace_release(id, Some(hold)).await? {
         Some(_) => Ok(StatusCode::NO_CONTENT),
-        None => Err(ApiError::new(super::error::Code::NotFound, "there is no such lease any more")),
+        None => Err(ApiError::new(super::error::Code::NotFound, "this lease no longer exists")),
     }
 }

@@ -200,6 +200,10 @@ fn footer(view: &PageContext) -> Markup {
     html! {
         footer.bottom {
             @if view.me.is_none() { (preferences(view)) }
+            nav.links aria-label=(view.t.help_and_reference) {
+                a href="/help" data-testid="help" { (view.t.help) }
+                a href="/api/docs" data-testid="api-docs" { (view.t.api_reference) }
+            }
             p { "CodeHub " (env!("CARGO_PKG_VERSION")) }
         }
     }

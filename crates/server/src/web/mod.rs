@@ -19,6 +19,7 @@
 
 mod account;
 mod actions;
+mod acts;
 mod archives;
 mod assets;
 mod awake;
@@ -30,6 +31,7 @@ mod detail;
 pub mod error;
 pub mod flash;
 pub mod forms;
+mod help;
 pub mod i18n;
 pub(crate) mod icons;
 pub mod layout;
@@ -37,6 +39,7 @@ mod list;
 mod login;
 mod logs;
 mod new;
+mod picture;
 mod recover;
 mod row;
 mod setup;
@@ -83,6 +86,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(awake::router())
         .merge(bulk::router())
         .merge(logs::router())
+        .merge(help::router())
         .merge(login::router())
         .merge(setup::router())
         .merge(account::router())

@@ -186,18 +186,14 @@ pub(super) fn state(
 }
 
 /// The buttons of a workspace, most wanted first; what ends something for good stands behind "⋯".
-pub(super) fn actions(
-    view: &PageContext,
-    user: &User,
-    ws: &Workspace,
-    back: &str,
-    place: Place,
-) -> Markup {
+pub(super) fn actions(view: &PageContext, user: &User, ws: &Workspace, back: &str, place: Place) -> Markup {
     let (t, buttons) = (view.t, Buttons::of(user, ws));
     let to = |verb: &str| format!("/workspaces/{}/{verb}", ws.id);
     let start = if ws.status.phase == Phase::Archived { t.restore } else { t.start };
     let start_class = if buttons.open { "" } else { "primary" };
-    let archive = |class: &str| components::post_button(&to("archive"), back, class, "archive", t.archive_verb, &ws.name);
+    let archive = |class: &str| {
+        components::post_button(&to("archive"), back, class, "archive", t.archive_verb, &ws.name)
+    };
     let edit = |class: &str| {
         html! {
             a.button[class.is_empty()].menu-item[!class.is_empty()] href=(to("edit")) data-dialog data-testid="edit" {

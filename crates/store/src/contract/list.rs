@@ -95,7 +95,10 @@ pub(crate) async fn descriptions_are_searched(harness: &Harness) {
     assert_eq!(found("WHAT it is").await, Some(1), "what it was made with");
     let edit = Edit { description: Some("Über die Gezeiten".into()), ..Edit::default() };
     harness.store.workspace_edit(by(), id, edit).await.unwrap().unwrap();
-    assert_eq!((found("what it is").await, found("üBER").await, found("plai").await), (Some(0), Some(1), Some(1)));
+    assert_eq!(
+        (found("what it is").await, found("üBER").await, found("plai").await),
+        (Some(0), Some(1), Some(1))
+    );
 }
 
 pub(crate) async fn filters_combine(harness: &Harness) {

@@ -329,7 +329,7 @@ for (const button of $$('[data-copy], #follow')) button.hidden = false;
 // --- logs ---
 
 const MOST_LOG = 400_000;
-let following;
+let following, resume;
 
 async function follow(button) {
   if (following) {
@@ -362,6 +362,19 @@ async function follow(button) {
 
 const log = $('#log');
 if (log) log.scrollTop = log.scrollHeight;
+
+// What runs is followed without being asked to, as long as somebody looks.
+if ($('#follow') && $('#detail[data-phase="RUNNING"]')) follow($('#follow'));
+document.addEventListener('visibilitychange', () => {
+  const button = $('#follow');
+  if (document.hidden && following) {
+    resume = true;
+    following.abort();
+  } else if (!document.hidden && resume && button) {
+    resume = false;
+    if (!following) follow(button);
+  }
+});
 
 // --- signing in ---
 

@@ -17,8 +17,8 @@ use codehub_domain::{
 
 use super::Step;
 use crate::{
-    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, ListOrder, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
+    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, ListOrder, NewWorkspace, Page,
+    Reading, Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
 };
 
 impl Step<'_> {
@@ -98,15 +98,17 @@ impl Step<'_> {
             .filter(|found| query.as_ref().is_none_or(|text| has(found, text)))
             .filter(|found| filter.label.as_ref().is_none_or(|label| label.matches(&found.labels)))
             .collect();
-        let runs = |found: &Workspace| found.status.phase == Phase::Running || found.desired == Desired::Running;
+        let runs =
+            |found: &Workspace| found.status.phase == Phase::Running || found.desired == Desired::Running;
         let used = |found: &Workspace| Reverse((runs(found), found.last_access_at, found.id));
         let owner = |found: &Workspace| self.state.users.get(&found.owner).map(|row| row.name_key.clone());
         match filter.order {
             ListOrder::Newest => {}
             ListOrder::Used => matches.sort_by_key(|found| used(found)),
             ListOrder::Name => matches.sort_by_key(|found| (found.name.to_lowercase(), found.id)),
-            ListOrder::Size => matches
-                .sort_by_key(|found| Reverse((self.home_size(found.id).unwrap_or_default(), found.id))),
+            ListOrder::Size => {
+                matches.sort_by_key(|found| Reverse((self.home_size(found.id).unwrap_or_default(), found.id)))
+            }
             ListOrder::Owner => matches.sort_by_key(|found| (owner(found), used(found))),
         }
         let rest = matches.iter().filter(|found| filter.before.is_none_or(|before| found.id < before));

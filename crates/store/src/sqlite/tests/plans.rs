@@ -153,16 +153,14 @@ async fn a_page_among_many() {
             ("first page, everybody's", all.clone()),
             ("a page in the middle", ListFilter { before: Some(middle), ..all.clone() }),
             ("what was used last", ListFilter { order: ListOrder::Used, ..all.clone() }),
-            ("what was used last, in the middle", ListFilter {
-                order: ListOrder::Used,
-                skip: u32::try_from(rows / 2).unwrap(),
-                ..all.clone()
-            }),
-            ("what one owner used last", ListFilter {
-                order: ListOrder::Used,
-                owner: Some(owner),
-                ..all.clone()
-            }),
+            (
+                "what was used last, in the middle",
+                ListFilter { order: ListOrder::Used, skip: u32::try_from(rows / 2).unwrap(), ..all.clone() },
+            ),
+            (
+                "what one owner used last",
+                ListFilter { order: ListOrder::Used, owner: Some(owner), ..all.clone() },
+            ),
             ("one owner's", ListFilter { owner: Some(owner), ..all.clone() }),
             (
                 "one owner's running",
