@@ -107,7 +107,8 @@ impl Step<'_> {
             ListOrder::Used => matches.sort_by_key(|found| used(found)),
             ListOrder::Name => matches.sort_by_key(|found| (found.name.to_lowercase(), found.id)),
             ListOrder::Size => {
-                matches.sort_by_key(|found| Reverse((self.home_size(found.id).unwrap_or_default(), found.id)))
+                matches
+                    .sort_by_key(|found| Reverse((self.home_size(found.id).unwrap_or_default(), found.id)));
             }
             ListOrder::Owner => matches.sort_by_key(|found| (owner(found), used(found))),
         }
