@@ -97,7 +97,11 @@ pub fn act(lang: Lang, outcome: Outcome<'_>, why: &Reason, wished: bool, actor: 
     let because = reason(lang, why);
     match (outcome, lang) {
         (Outcome::Noted(what), _) => {
-            let what = reason(lang, what);
+            // What exactly failed stands in the steps.
+            let what = match what {
+                Reason::Failed(failure) => trouble::reason(lang, failure.reason).to_owned(),
+                what => reason(lang, what),
+            };
             match (by_itself, lang) {
                 (true, _) => what,
                 (false, Lang::En) => format!("{what} (requested by {actor})"),
