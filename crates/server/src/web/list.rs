@@ -221,7 +221,7 @@ fn bulk(view: &PageContext) -> Markup {
         }
     };
     html! {
-        form #bulk .bulk method="post" action="/workspaces/bulk" role="group" aria-label=(t.selected) data-testid="bulk" {
+        form #bulk .bulk method="post" action="/workspaces/bulk" aria-label=(t.selected) data-testid="bulk" {
             input type="hidden" name="back" value=(view.here);
             p.bulk-count { (t.selected) span #ticked data-testid="ticked" {} }
             (ask(Desired::Running, "", "bulk-start", t.start))

@@ -42,7 +42,7 @@ function fields(schema) {
   const required = new Set(schema.required || []);
   const rows = Object.entries(schema.properties || {}).map(([name, property]) =>
     [el("code", {}, name + (required.has(name) ? "" : "?")), shape(property), prose(property.description)]);
-  return rows.length ? table(["field", "type", ""], rows) : el("p", {}, shape(schema));
+  return rows.length ? table(["field", "type", "description"], rows) : el("p", {}, shape(schema));
 }
 
 function contentOf(content) {
@@ -53,15 +53,15 @@ function contentOf(content) {
 function operation(path, method, op, schemas) {
   const body = el("div", { class: "body" }, prose(op.description));
   if (op.parameters && op.parameters.length)
-    body.append(el("h4", {}, "Parameters"), table(["name", "in", "type", ""], op.parameters.map((p) =>
+    body.append(el("h3", {}, "Parameters"), table(["name", "in", "type", "description"], op.parameters.map((p) =>
       [el("code", {}, p.name + (p.required ? "" : "?")), p.in, shape(p.schema), prose(p.description)])));
   if (op.requestBody) {
     const schema = (Object.values(op.requestBody.content)[0] || {}).schema || {};
     const known = schema.$ref ? schemas[nameOf(schema.$ref)] : schema;
-    body.append(el("h4", {}, "Body"), fields(known || {}));
+    body.append(el("h3", {}, "Body"), fields(known || {}));
     if (known && known.example) body.append(el("pre", {}, JSON.stringify(known.example, null, 2)));
   }
-  body.append(el("h4", {}, "Answers"), table(["status", "", "body"],
+  body.append(el("h3", {}, "Answers"), table(["status", "meaning", "body"],
     Object.entries(op.responses || {}).map(([status, r]) => [status, prose(r.description), contentOf(r.content)])));
   body.append(tryIt(path, method, op, schemas));
   const details = el("details", { id: method + path, "data-text": (method + " " + path + " " + (op.summary || "")).toLowerCase() },
@@ -72,7 +72,7 @@ function operation(path, method, op, schemas) {
 
 // Sends the request for real, with the session of whoever looks at this page.
 function tryIt(path, method, op, schemas) {
-  const form = el("form", { class: "try" }, el("h4", {}, "Try it"));
+  const form = el("form", { class: "try" }, el("h3", {}, "Try it"));
   const field = (name, label, input) => {
     input.setAttribute("name", name);
     form.append(el("label", {}, el("span", {}, label), input));
