@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
-    Epoch, VolumeKey,
-    gc::{self, GcPlan, Item},
+    Epoch, Timestamp, VolumeKey,
+    gc::{self, GcPlan, GcPolicy, Item},
 };
 use codehub_runtime::{
     Among,
@@ -15,7 +15,7 @@ use codehub_runtime::{
 };
 use codehub_store::GcClaim;
 
-use super::{Context, Ended, adopt};
+use super::{Backends, Context, Ended, adopt};
 
 /// Set by the collector when it braked, for doctor and dashboard.
 pub const BRAKE_SETTING: &str = "gc_brake";
@@ -40,9 +40,23 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
     }
 }
 
-/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
-pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
-    let backends = &context.backends;
+/// What a cycle would do now.
+#[derive(Debug)]
+pub struct Outlook {
+    pub plan: GcPlan,
+    /// Everything that is stored, and how large it is where that is known.
+    pub listed: BTreeMap<Item, Option<u64>>,
+    /// By whose clock the plan was made.
+    pub now: Timestamp,
+    volume_of: BTreeMap<Item, VolumeKey>,
+    approved: bool,
+}
+
+/// Looks at everything and decides, and does nothing.
+///
+/// # Errors
+/// A listing or a read failed: then nothing can be said.
+pub async fn outlook(backends: &Backends, policy: &GcPolicy) -> anyhow::Result<Outlook> {
     let store = &backends.store;
     let archives = backends.archives.list().await?;
     let volumes = backends.volumes.list(Scope::All).await?;
@@ -61,10 +75,22 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
             (Item::Volume { workspace: key.workspace, generation: key.generation }, key)
         })
         .collect();
-    let listed: BTreeSet<Item> =
-        archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
+    let listed: BTreeMap<Item, Option<u64>> = archives
+        .iter()
+        .map(|archive| (Item::Archive(archive.key), Some(archive.size)))
+        .chain(volume_of.keys().map(|item| (*item, None)))
+        .collect();
     let now = store.now().await?;
-    let plan = gc::plan(&listed, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
+    let items: BTreeSet<Item> = listed.keys().copied().collect();
+    let plan = gc::plan(&items, &in_use, &rows, &seen_before, policy, approved, now);
+    Ok(Outlook { plan, listed, now, volume_of, approved })
+}
+
+/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
+pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
+    let backends = &context.backends;
+    let store = &backends.store;
+    let Outlook { plan, volume_of, approved, .. } = outlook(backends, &context.settings.gc).await?;
     if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
         return Ok(false);
     }

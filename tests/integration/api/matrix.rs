@@ -72,6 +72,7 @@ GET    /readyz                                              YYYYY
 GET    /setup                                               YYYYY
 POST   /setup                                               YYYYY
 GET    /system                                              -FFFY
+GET    /system/cleanup                                      -FFFY
 GET    /tokens                                              -YYYY
 POST   /tokens                                              -YFYY
 GET    /tokens/{id}/delete                                  -YYHH

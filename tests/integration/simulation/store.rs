@@ -330,6 +330,10 @@ impl Workspaces for ProcessStore {
         self.shared.store.workspace_history(id, before, limit).await
     }
 
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        self.shared.store.history_latest(limit).await
+    }
+
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
         self.shared.store.workspaces_running_of(owner).await
     }

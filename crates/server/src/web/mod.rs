@@ -24,7 +24,9 @@ mod archives;
 mod assets;
 mod awake;
 mod bulk;
+mod charts;
 mod choices;
+mod cleanup;
 mod components;
 mod cookies;
 mod detail;
@@ -85,6 +87,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(archives::router())
         .merge(awake::router())
         .merge(bulk::router())
+        .merge(cleanup::router())
         .merge(logs::router())
         .merge(help::router())
         .merge(login::router())

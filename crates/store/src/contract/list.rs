@@ -85,6 +85,23 @@ pub(crate) async fn lists_have_an_order(harness: &Harness) {
     }
 }
 
+pub(crate) async fn the_latest_of_all_histories(harness: &Harness) {
+    let (ann, epoch) = (harness.user("ann").await, harness.leader().await);
+    let one = harness.workspace(ann.id, Desired::Running).await;
+    let two = harness.workspace(ann.id, Desired::Running).await;
+    harness.put(epoch, one.id, |status| status.phase = Phase::Running).await;
+    let latest = harness.store.history_latest(100).await.unwrap();
+    let mut own = Vec::new();
+    for id in [one.id, two.id] {
+        let page = harness.store.workspace_history(id, None, 100).await.unwrap();
+        own.extend(page.items.into_iter().map(|entry| (id, entry)));
+    }
+    own.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.id));
+    assert!(own.len() > 1);
+    assert_eq!(latest, own, "everybody's, newest first");
+    assert_eq!(harness.store.history_latest(1).await.unwrap(), own[..1]);
+}
+
 pub(crate) async fn descriptions_are_searched(harness: &Harness) {
     let user = harness.user("ann").await;
     let id = named(harness, user.id, "plain").await;

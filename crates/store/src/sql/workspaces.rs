@@ -97,6 +97,10 @@ impl<S: SqlStore> Workspaces for S {
         timed::<S, _>("workspace_history", history::page_of(self, id, before, limit)).await
     }
 
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        timed::<S, _>("history_latest", history::latest(self, limit)).await
+    }
+
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
         timed::<S, _>("workspaces_running_of", async {
             self.select(RUNNING_OF, args![owner]).await?.iter().map(row::running).collect()

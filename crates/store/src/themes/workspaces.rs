@@ -170,6 +170,8 @@ theme! {
             before: Option<i64>,
             limit: u32,
         ) -> Result<Page<HistoryEntry>>;
+        /// The newest entries of everybody's history, newest first; also of deleted workspaces.
+        async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>>;
         /// Those that take one of the places ([`codehub_domain::limits::takes_a_place`]), without deleted
         /// ones.
         async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>>;

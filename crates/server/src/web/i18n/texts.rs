@@ -270,6 +270,24 @@ texts! {
     delete_token_text: "Anything that uses it stops working immediately.", "이 토큰을 쓰는 프로그램은 즉시 작동을 멈춥니다.";
 
     // The system
+    last_day: "Last 24 hours", "최근 24시간";
+    wakes: "Woken up", "깨움";
+    starts: "Started", "시작";
+    failures: "Failures", "실패";
+    start_time: "Start time, average", "평균 시작 시간";
+    cleanup_report: "Clean-up report", "정리 보고서";
+    cleanup_text: "What the next clean-up would delete, and what it waits with. This is a dry run: nothing is deleted by looking.", "다음 정리 작업에서 삭제될 항목과 기다리는 항목입니다. 미리 보기이므로 아무것도 삭제하지 않습니다.";
+    cleanup_stored: "Archives and volumes stored", "저장된 보관본과 볼륨";
+    cleanup_now: "Deleted by the next clean-up", "다음 정리 때 삭제";
+    cleanup_later: "Unused, deleted later", "미사용, 나중에 삭제";
+    cleanup_nothing: "Everything that is stored is in use.", "저장된 모든 항목이 사용 중입니다.";
+    kind: "Kind", "종류";
+    an_archive: "Archive", "보관본";
+    a_volume: "Volume", "볼륨";
+    unused_since: "Unused since", "미사용 시작";
+    deleted_when: "Deleted", "삭제 시점";
+    next_cleanup: "by the next clean-up", "다음 정리 때";
+    workspace: "Workspace", "워크스페이스";
     backends: "Backends", "백엔드";
     database: "Database", "데이터베이스";
     runtime: "Workspaces run as", "실행 환경";

@@ -1,6 +1,7 @@
 //! The port of the fake store, method by method.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
@@ -149,6 +150,18 @@ impl Workspaces for FakeStore {
         limit: u32,
     ) -> Result<Page<HistoryEntry>> {
         self.run("workspace_history", |step| Ok(step.history_page(id, before, limit)))
+    }
+
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        self.run("history_latest", |step| {
+            let of = |(id, entries): (&WorkspaceId, &Vec<HistoryEntry>)| {
+                entries.iter().map(|entry| (*id, entry.clone())).collect::<Vec<_>>()
+            };
+            let mut all: Vec<_> = step.state.history.iter().flat_map(of).collect();
+            all.sort_by_key(|(_, entry)| Reverse(entry.id));
+            all.truncate(limit as usize);
+            Ok(all)
+        })
     }
 
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
