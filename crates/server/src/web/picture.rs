@@ -58,7 +58,7 @@ pub(super) fn of(
     sums.sort_by_key(|(_, sum)| -sum);
     // What nobody could see is not worth a word.
     let longest = sums.first().map_or(0, |(_, sum)| *sum);
-    sums.retain(|(_, sum)| *sum * 500 >= longest);
+    sums.retain(|(_, sum)| *sum == longest || (*sum >= 1000 && *sum * 500 >= longest));
     let spent = |sum: i64| words::roughly(view.lang, u64::try_from(sum / 1000).unwrap_or_default());
     let said: Vec<String> = sums
         .iter()
