@@ -16,7 +16,7 @@ use std::ffi::CString;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::fs::syncfs;
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ use super::error::{ArchiveError, Result, panicked};
 use super::progress::Progress;
 use super::reader::{Entry, EntryKind, Reader};
 use super::restore_workers::{Job, RestoreWorkers, SMALL, What, create, fill};
-use super::source::{AHEAD, Chunks, Ended, Stored, decode};
+use super::source::{AHEAD, Chunks, Ended, Stored, decode, pass_on};
 use super::sparse::Segment;
 
 /// What an archive may grow into. A restore from a store uses the numbers of
@@ -72,6 +72,21 @@ pub fn unpack(
     unpack_into(reader, ConfinedTarget::open(target)?, limits, progress, cancel)
 }
 
+/// Restores the plain tar stream that an archive of format 3 is read as, like [`unpack`]. The digest and size in the
+/// summary are the stream's.
+pub fn unpack_tar(
+    reader: impl Read + Send,
+    target: &Path,
+    limits: Limits,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<UnpackSummary> {
+    let target = ConfinedTarget::open(target)?;
+    extract(target, limits, progress, cancel, |chunks, recycled| {
+        pass_on(reader, &chunks, &recycled, limits.uncompressed)
+    })
+}
+
 pub(super) fn unpack_into(
     reader: impl Read + Send,
     target: ConfinedTarget,
@@ -79,12 +94,25 @@ pub(super) fn unpack_into(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<UnpackSummary> {
+    extract(target, limits, progress, cancel, |chunks, recycled| {
+        decode(reader, &chunks, &recycled, limits.uncompressed)
+    })
+}
+
+/// Restores the tar stream that `produce` sends, on a thread of its own.
+fn extract(
+    target: ConfinedTarget,
+    limits: Limits,
+    progress: &Progress,
+    cancel: &CancellationToken,
+    produce: impl FnOnce(SyncSender<Vec<u8>>, Receiver<Vec<u8>>) -> Result<Stored, Ended> + Send,
+) -> Result<UnpackSummary> {
     let (sender, receiver) = sync_channel(AHEAD);
     let (give_back, recycled) = sync_channel(AHEAD);
     let workers = target.workers();
     let owner = target.owner()?;
     let (decoded, extracted) = std::thread::scope(|scope| {
-        let decoder = scope.spawn(move || decode(reader, &sender, &recycled, limits.uncompressed));
+        let decoder = scope.spawn(move || produce(sender, recycled));
         let closing = workers.closing();
         for _ in 0..RestoreWorkers::threads() {
             scope.spawn(|| workers.work());

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
-    Epoch, VolumeKey,
-    gc::{self, GcPlan, Item},
+    ArchiveKey, Epoch, VolumeKey,
+    gc::{self, Archived, GcPlan, Item},
 };
 use codehub_runtime::{
     Among,
+    archives::ListedArchive,
     volumes::{ListedVolume, Scope},
 };
 use codehub_store::GcClaim;
@@ -61,24 +62,29 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
             (Item::Volume { workspace: key.workspace, generation: key.generation }, key)
         })
         .collect();
+    let archived = archived(context, &archives).await?;
     let listed: BTreeSet<Item> =
         archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
     let now = store.now().await?;
-    let plan = gc::plan(&listed, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
+    let plan =
+        gc::plan(&listed, &archived, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
     if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
         return Ok(false);
     }
     note_brake(context, &plan, approved).await?;
     let mut failed = 0_usize;
-    for item in &plan.delete {
+    // The newest first: what has parts in older ones goes before them.
+    for item in plan.delete.iter().rev() {
+        let mut only_mark = false;
         match store.gc_claim(epoch, *item).await? {
             GcClaim::Claimed => {}
+            GcClaim::HoldsParts => only_mark = true,
             // Somebody went back to it since the references were read.
             GcClaim::InUse => continue,
             GcClaim::Fenced => return Ok(false),
         }
         // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
-        match delete(context, epoch, item, volume_of.get(item)).await {
+        match delete(context, epoch, item, volume_of.get(item), only_mark).await {
             Ok(()) => {
                 metrics::counter!(crate::metric::GC_DELETED).increment(1);
                 tracing::info!(%item, "deleted what nothing refers to");
@@ -95,14 +101,42 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     Ok(true)
 }
 
+/// What is known of the archives beyond their keys. Where there is no record, their own word counts: it can only keep
+/// more.
+async fn archived(context: &Context, listed: &[ListedArchive]) -> anyhow::Result<Archived> {
+    let backends = &context.backends;
+    let mut archived = Archived { parts: backends.store.archive_parts().await?, ..Archived::default() };
+    let recorded: BTreeSet<ArchiveKey> = backends.store.archive_keys().await?.into_iter().collect();
+    for ListedArchive { key, complete, .. } in listed {
+        if !complete {
+            archived.unfinished.insert(*key);
+        } else if !recorded.contains(key) {
+            match backends.archives.head(key).await {
+                Ok(Some(meta)) => {
+                    let parts = meta.parts.iter().filter_map(|op| op.parse().ok()).collect();
+                    archived.parts.insert(*key, parts);
+                    archived.unrecorded.insert(*key);
+                }
+                // Nothing can be restored from it, so it needs nothing.
+                Ok(None) => {}
+                Err(error) if error.is_corrupted() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(archived)
+}
+
 async fn delete(
     context: &Context,
     epoch: Epoch,
     item: &Item,
     volume: Option<&VolumeKey>,
+    only_mark: bool,
 ) -> anyhow::Result<()> {
     let backends = &context.backends;
     match (item, volume) {
+        (Item::Archive(key), _) if only_mark => backends.archives.delete_mark(key).await?,
         (Item::Archive(key), _) => backends.archives.delete(key).await?,
         (Item::Volume { workspace, .. }, Some(key)) => {
             if backends.instances.status(*workspace).await?.is_none() {

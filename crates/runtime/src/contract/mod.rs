@@ -30,7 +30,7 @@ macro_rules! contract_suite {
             archives: [a_home_comes_back_as_it_was, a_finished_archive_is_never_written_again,
                 every_call_can_be_repeated, what_is_not_there_is_said, a_closed_fence_moves_nothing,
                 a_cancelled_transfer_leaves_no_archive]
-            homes: [what_is_packed_is_unpacked, a_stream_that_is_cut_off_is_an_error]
+            homes: [what_is_packed_is_unpacked, a_home_is_packed_in_chunks, a_stream_that_is_cut_off_is_an_error]
         }
     };
     (@all $harness:path; $($group:ident: [$($test:ident),+ $(,)?])+) => {

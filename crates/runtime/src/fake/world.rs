@@ -56,6 +56,8 @@ impl Faults {
 pub enum Mutation {
     /// All volumes of a workspace have one name.
     NoGenerations,
+    /// An archive that is not kept is deleted, whoever has parts in it.
+    NoParts,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -80,7 +82,10 @@ struct Running {
 
 #[derive(Debug, Clone, Default)]
 struct Stored {
+    /// What is in the object itself.
     tokens: BTreeSet<u64>,
+    /// What the archive has in other archives' objects.
+    parts: BTreeMap<ArchiveKey, BTreeSet<u64>>,
     /// The commit mark.
     meta: bool,
 }
@@ -293,7 +298,8 @@ impl World {
         }
         for (key, stored) in &state.archives {
             if key.workspace == workspace && stored.meta {
-                missing.retain(|token| !stored.tokens.contains(token));
+                let whole = state.whole(key).unwrap_or_default();
+                missing.retain(|token| !whole.contains(token));
             }
         }
         missing
@@ -309,9 +315,40 @@ impl World {
         state.volumes.get(&key).map(|volume| volume.tokens.clone())
     }
 
+    /// What is in a finished archive, if all its parts are there.
     pub fn in_archive(&self, key: &ArchiveKey) -> Option<BTreeSet<u64>> {
+        self.lock().whole(key)
+    }
+
+    /// The other archives in whose objects a finished one has parts.
+    pub fn parts_of(&self, key: &ArchiveKey) -> Vec<ArchiveKey> {
         let state = self.lock();
-        state.archives.get(key).filter(|stored| stored.meta).map(|stored| stored.tokens.clone())
+        state.archives.get(key).map(|stored| stored.parts.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// What of `tokens` need not be stored again, and where it is, after the archive `base`: as the archive engine
+    /// does, an object of which less than half is needed is left behind.
+    pub(super) fn known_in(
+        &self,
+        base: &ArchiveKey,
+        tokens: &BTreeSet<u64>,
+    ) -> BTreeMap<ArchiveKey, BTreeSet<u64>> {
+        let state = self.lock();
+        let Some(stored) = state.archives.get(base).filter(|_| state.whole(base).is_some()) else {
+            return BTreeMap::new();
+        };
+        let others = stored.parts.keys().filter(|part| {
+            let all = state.archives.get(part).map_or(0, |part| part.tokens.len());
+            stored.parts.get(part).is_some_and(|needed| needed.len() * 2 >= all)
+        });
+        let mut known = BTreeMap::new();
+        for part in others.chain([base]) {
+            let there = state.archives.get(part).map(|part| &part.tokens & tokens).unwrap_or_default();
+            if !there.is_empty() {
+                known.insert(*part, there);
+            }
+        }
+        known
     }
 
     pub fn has_instance(&self, workspace: WorkspaceId) -> bool {
@@ -413,13 +450,18 @@ impl World {
     }
 
     /// Stores the data of an archive; a finished one is never overwritten.
-    pub(super) fn upload(&self, key: ArchiveKey, tokens: BTreeSet<u64>) {
+    pub(super) fn upload(
+        &self,
+        key: ArchiveKey,
+        tokens: BTreeSet<u64>,
+        parts: BTreeMap<ArchiveKey, BTreeSet<u64>>,
+    ) {
         let mut state = self.lock();
         let stored = state.archives.entry(key).or_default();
         if stored.meta {
             return;
         }
-        *stored = Stored { tokens, meta: false };
+        *stored = Stored { tokens, parts, meta: false };
     }
 
     pub(super) fn commit(&self, key: ArchiveKey) {
@@ -461,6 +503,16 @@ impl World {
         self.lock().archives.remove(&key);
     }
 
+    pub(super) fn delete_mark(&self, key: ArchiveKey) {
+        let mut state = self.lock();
+        // Mutation: whatever is no archive any more is thought to be nobody's.
+        if state.mutation == Some(Mutation::NoParts) {
+            state.archives.remove(&key);
+        } else if let Some(stored) = state.archives.get_mut(&key) {
+            stored.meta = false;
+        }
+    }
+
     pub(super) fn cuts(&self) -> bool {
         let cut = self.lock().faults.cut;
         self.chance(cut)
@@ -468,10 +520,23 @@ impl World {
 }
 
 impl State {
+    /// What a finished archive holds, if all its parts are there and what they were.
+    fn whole(&self, key: &ArchiveKey) -> Option<BTreeSet<u64>> {
+        let stored = self.archives.get(key).filter(|stored| stored.meta)?;
+        let mut tokens = stored.tokens.clone();
+        for (part, needed) in &stored.parts {
+            if !needed.is_subset(&self.archives.get(part)?.tokens) {
+                return None;
+            }
+            tokens.extend(needed);
+        }
+        Some(tokens)
+    }
+
     /// The name under which a volume really exists.
     fn physical(&self, key: VolumeKey) -> VolumeKey {
         match self.mutation {
-            None => key,
+            None | Some(Mutation::NoParts) => key,
             Some(Mutation::NoGenerations) => VolumeKey { generation: Generation(0), ..key },
         }
     }
@@ -480,7 +545,9 @@ impl State {
         let same = |key: &VolumeKey| key.workspace == workspace;
         self.volumes
             .keys()
-            .find(|key| same(key) && (self.mutation.is_some() || key.generation == generation))
+            .find(|key| {
+                same(key) && (self.mutation == Some(Mutation::NoGenerations) || key.generation == generation)
+            })
             .copied()
     }
 }

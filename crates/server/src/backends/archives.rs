@@ -48,6 +48,7 @@ pub(super) async fn open(
             ObjectArchives::open_local(&root, &config.archive.prefix)?
         }
     };
+    let archives = archives.incremental(config.archive.incremental);
     Ok(archives.with_options(pack_options(config)).with_verify(config.archive.verify))
 }
 

@@ -276,6 +276,7 @@ fn archive(r: &mut Reader<'_>) -> ArchiveConfig {
     ArchiveConfig {
         prefix: ARCHIVE_PREFIX.into(),
         level: r.number("archive.level"),
+        incremental: r.word("archive.format", &[("2", false), ("3", true)], false),
         verify: r.word(
             "archive.verify",
             &[("content", Verify::Content), ("size", Verify::Size)],

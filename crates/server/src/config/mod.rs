@@ -235,6 +235,8 @@ pub struct DockerSettings {
 pub struct ArchiveConfig {
     pub prefix: String,
     pub level: i32,
+    /// Whether new archives store only what has changed since the last one (format 3), or everything (format 2).
+    pub incremental: bool,
     pub verify: codehub_archive::Verify,
     /// `None`: in the data directory.
     pub s3: Option<S3Settings>,

@@ -426,6 +426,13 @@ pub static SETTINGS: &[Setting] = &[
         "How many archives of a workspace are kept, the current one included.",
     ),
     setting(
+        "archive.format",
+        "ARCHIVE_FORMAT",
+        "2",
+        ValueKind::OneOf(&["2", "3"]),
+        "New archives are whole (2), or store only what has changed since the last one of the same workspace (3). Archives of either are read, whichever is set.",
+    ),
+    setting(
         "archive.level",
         "ARCHIVE_LEVEL",
         "3",

@@ -143,7 +143,7 @@ impl TestApp {
         volumes.create(&volume, 0).await.unwrap();
         fill(&home_dir(self._dir.path(), &volume));
         let meta = archives.put(&key, &volume, &Transfer::default()).await.unwrap();
-        let adopted = self.app.store().archive_adopt(by(), None, &record(key, &meta)).await.unwrap();
+        let adopted = self.app.store().archive_adopt(by(), None, &record(key, &meta).unwrap()).await.unwrap();
         assert_eq!(adopted, codehub_store::Adopted::Adopted);
         volumes.delete(&volume, &Fence::open()).await.unwrap();
         key

@@ -7,8 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId,
-    Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, OpId, Phase, SessionId, Status, Timestamp, TokenId,
+    UserId, Workspace, WorkspaceId,
     activity::Hold,
     audit::{Act, AuditAction, AuditEntry, AuditEvent, AuditObject},
     event::{Actor, HistoryEntry, Transition},
@@ -468,6 +468,13 @@ impl ArchiveRecords for FakeStore {
         self.run("archive_keys", |step| Ok(step.state.archives.keys().copied().collect()))
     }
 
+    async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>> {
+        self.run("archive_parts", |step| {
+            let records = step.state.archives.values().filter(|record| !record.parts.is_empty());
+            Ok(records.map(|record| (record.key, record.parts.iter().copied().collect())).collect())
+        })
+    }
+
     async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
         self.run("archive_adopt", |step| {
             if epoch.is_some_and(|epoch| !step.leads(epoch)) {
@@ -481,6 +488,9 @@ impl ArchiveRecords for FakeStore {
             }
             if let Some(known) = step.state.archives.get(&record.key) {
                 return Ok(Adopted::Known(known.clone()));
+            }
+            if step.part_being_deleted(record).is_some() {
+                return Ok(Adopted::BeingDeleted);
             }
             step.state.archives.insert(record.key, record.clone());
             let entry = AuditEntry::ok(AuditAction::ArchiveAdopted, AuditObject::archive(record.key));

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
-    ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace,
+    WorkspaceId,
     audit::Act,
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
@@ -240,6 +241,7 @@ impl Step<'_> {
         if !self.leads(epoch) {
             return Ok(Saved::Fenced);
         }
+        let part_being_deleted = archive.and_then(|archive| self.part_being_deleted(archive));
         let Some(found) = self.state.workspaces.get_mut(&read.id) else {
             return Ok(Saved::Gone);
         };
@@ -248,6 +250,9 @@ impl Step<'_> {
         }
         if next.phase == Phase::Error && next.operation != Operation::None {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
+        }
+        if let Some(part) = part_being_deleted {
+            return Err(StoreError::Failed(format!("its part {part} is being deleted")));
         }
         if let Some(archive) = archive {
             self.state.archives.insert(archive.key, archive.clone());
@@ -344,11 +349,28 @@ impl Step<'_> {
         if self.gc_rows().iter().any(|row| gc::refers(row, item)) {
             return GcClaim::InUse;
         }
+        let mut claimed = GcClaim::Claimed;
         if let Item::Archive(key) = item {
             self.state.archives.remove(&key);
+            if self.has_parts_in(key) {
+                claimed = GcClaim::HoldsParts;
+            }
         }
         self.state.claims.insert(item, self.now);
-        GcClaim::Claimed
+        claimed
+    }
+
+    /// Whether an archive that has a record has parts in the object under this key.
+    fn has_parts_in(&self, key: ArchiveKey) -> bool {
+        self.state.archives.values().any(|record| record.needs().any(|part| part == key))
+    }
+
+    /// One of the objects that hold parts of an archive which may be going.
+    pub(super) fn part_being_deleted(&self, record: &ArchiveRecord) -> Option<ArchiveKey> {
+        let going = |part: &ArchiveKey| {
+            self.state.claims.contains_key(&Item::Archive(*part)) && !self.has_parts_in(*part)
+        };
+        record.needs().find(going)
     }
 }
 
