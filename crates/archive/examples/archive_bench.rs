@@ -17,7 +17,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use codehub_archive::{Expected, Limits, ObjectArchives, PackOptions, Progress, S3Config, Verify, pack, unpack};
+use codehub_archive::{
+    Expected, Limits, ObjectArchives, PackOptions, Progress, S3Config, Verify, pack, unpack,
+};
 use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "bench/bench/home.tar.zst";

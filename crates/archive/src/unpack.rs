@@ -23,8 +23,10 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::attrs::{Attrs, Owners};
+use super::chunked_manifest::read_chunked_piece;
 use super::confined_target::{ConfinedTarget, SafePath};
 use super::error::{ArchiveError, Result, panicked};
+use super::manifest::{CHUNKED_MAGIC, Index};
 use super::progress::Progress;
 use super::reader::{Entry, EntryKind, Reader};
 use super::restore_workers::{Job, RestoreWorkers, SMALL, What, create, fill};
@@ -276,9 +278,12 @@ fn handed_back(error: &ArchiveError) -> bool {
 }
 
 /// For fuzzing: takes `tar` for a tar stream and restores it beside a canary.
-/// Panics when the canary does not survive.
+/// Panics when the canary does not survive. Takes it for a manifest, too, whose
+/// entries become heads of a tar stream.
 #[doc(hidden)]
 pub fn fuzz_reader(tar: &[u8]) {
+    let _ = read_chunked_piece(tar, &mut |entry| entry.head().map(|_| true));
+    let _ = Index::decode(tar, *CHUNKED_MAGIC);
     let Ok(scratch) = tempdir_for_fuzzing() else { return };
     let (canary, target) = (scratch.join("canary"), scratch.join("target"));
     let ready = std::fs::write(&canary, b"alive").and_then(|()| std::fs::create_dir(&target));

@@ -184,11 +184,40 @@ impl ObjectArchives {
         cancel: &CancellationToken,
         consume: impl FnOnce(ChunkedTar, CancellationToken) -> Result<UnpackSummary> + Send + 'static,
     ) -> Result<()> {
+        let outcome = Outcome::default();
+        let found = self.consumed(key, meta, cancel, &outcome, consume).await?;
+        let expected = outcome.whole().map(|(size, sha256)| (sha256, size, meta.uncompressed, meta.entries));
+        let actual = Some((found.sha256, found.size, found.uncompressed, found.entries));
+        if actual != expected {
+            let message = format!("{key}: restored {actual:?}, should be {expected:?}");
+            return Err(ArchiveError::Corrupted { message });
+        }
+        Ok(())
+    }
+
+    /// Gives the tar stream of an archive to `consume`.
+    pub(super) async fn chunked_tar<T: Send + 'static>(
+        &self,
+        key: &str,
+        meta: &ArchiveMeta,
+        cancel: &CancellationToken,
+        consume: impl FnOnce(ChunkedTar, CancellationToken) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.consumed(key, meta, cancel, &Outcome::default(), consume).await
+    }
+
+    async fn consumed<T: Send + 'static>(
+        &self,
+        key: &str,
+        meta: &ArchiveMeta,
+        cancel: &CancellationToken,
+        outcome: &Outcome,
+        consume: impl FnOnce(ChunkedTar, CancellationToken) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let opened = self.open_chunked(key, meta).await?;
         let stop = cancel.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
         let (sender, receiver) = mpsc::channel(FRAMES_AHEAD);
-        let outcome = Outcome::default();
         let tar = ChunkedTar::new(receiver, Handle::current(), outcome.clone());
         let consumer = blocking({
             let stop = stop.clone();
@@ -206,14 +235,7 @@ impl ObjectArchives {
         if let Some(failure) = outcome.failure().filter(|error| !matches!(error, ArchiveError::Cancelled)) {
             return Err(failure);
         }
-        let found = consumed?;
-        let expected = outcome.whole().map(|(size, sha256)| (sha256, size, meta.uncompressed, meta.entries));
-        let actual = Some((found.sha256, found.size, found.uncompressed, found.entries));
-        if actual != expected {
-            let message = format!("{key}: restored {actual:?}, should be {expected:?}");
-            return Err(ArchiveError::Corrupted { message });
-        }
-        Ok(())
+        consumed
     }
 
     /// Everything a [`ChunkedTar`] needs, in the order in which it does. Ends early where nobody listens any more.

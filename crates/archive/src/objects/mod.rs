@@ -17,6 +17,7 @@
 
 mod browse;
 mod chunked;
+mod export;
 mod local;
 mod local_write;
 mod pair;

@@ -420,6 +420,41 @@ async fn files_of_an_incremental_archive_are_listed_and_downloaded() {
     assert!(missing.is_none());
 }
 
+/// As somebody does who has only the store: the stream of either format is one that tar reads.
+#[tokio::test]
+async fn an_archive_is_exported_and_verified_without_anything_else() {
+    let home = sample_home();
+    fs::write(home.path().join("large"), noise(1 << 20)).unwrap();
+    let mut place = Place::new();
+    place.put(home.path()).await;
+    fs::write(home.path().join("more"), noise(1 << 19)).unwrap();
+    place.put(home.path()).await;
+    let cancel = CancellationToken::new();
+    let (progress, whole) = (Progress::new(), key(9));
+    let archives = place.archives.clone().incremental(false);
+    archives.put(&whole, home.path(), &progress, &cancel).await.unwrap();
+    for name in [key(1), whole] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let meta = place.archives.export(&name, &cancel, file.reopen().unwrap()).await.unwrap();
+        assert_eq!(file.as_file().metadata().unwrap().len(), meta.uncompressed);
+        let target = tempdir();
+        let (progress, limits) = (Progress::new(), Limits::default());
+        super::super::unpack_tar(file.reopen().unwrap(), target.path(), limits, &progress, &cancel).unwrap();
+        assert_same(&place.made[&1].1, &snapshot(target.path()));
+        assert_eq!(place.archives.verify(&name, &cancel).await.unwrap(), meta);
+    }
+    // Damage to what is referred to is found, too.
+    let mut bytes = place.bytes(&Place::data(0)).await;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    place.store.put(&Place::data(0), bytes.into()).await.unwrap();
+    for op in [0, 1] {
+        let error = place.archives.verify(&key(op), &cancel).await.unwrap_err();
+        assert!(error.is_corrupted(), "{error}");
+    }
+    assert!(place.archives.verify(&key(7), &cancel).await.is_err());
+}
+
 /// A deployment with archives of format 2 goes on: they are read, and the next one is whole, in format 3.
 #[tokio::test]
 async fn archives_of_the_format_before_are_read_and_followed() {

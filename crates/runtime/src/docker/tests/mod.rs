@@ -100,7 +100,7 @@ impl Rig {
         let jobs = Jobs::new(Arc::clone(&engine), &deployment, (config.uid, config.gid), program);
         let volumes = Arc::new(DockerVolumes::new(&jobs));
         let files = tempfile::tempdir().unwrap();
-        let objects = ObjectArchives::open_local(files.path(), "archives").unwrap();
+        let objects = ObjectArchives::open_local(files.path(), "archives").unwrap().incremental(true);
         let homes = Arc::new(DockerTransfer::new(jobs.clone(), 3));
         let archives = StoredArchives::new("files", objects, homes);
         let runtime = DockerRuntime::new(Arc::clone(&engine), config);
