@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use object_store::path::Path as Location;
 use tokio::runtime::Handle;
@@ -34,6 +34,9 @@ use crate::unpack::UnpackSummary;
 
 /// An archive refers to at most so many others: each is another place to read from.
 const MOST_PARTS: usize = 24;
+
+/// Objects looked at side by side.
+const OPENED_AT_ONCE: usize = 8;
 
 /// Frames on their way, fetched and decompressed ahead.
 const FRAMES_AHEAD: usize = 6;
@@ -127,31 +130,33 @@ impl ObjectArchives {
     async fn open_chunked(&self, key: &str, meta: &ArchiveMeta) -> Result<OpenArchive> {
         let digest = meta.index_sha256.as_deref().ok_or(ArchiveError::NotListed)?;
         let own = self.open_part(key, meta.size, digest).await?;
-        let mut parts = BTreeMap::new();
-        for (number, part) in (1..).zip(own.chunked.parts.iter()) {
-            if part.live > 0 {
-                let op = std::str::from_utf8(&part.op).map_err(|_| damaged())?;
-                let other = format!("{}/{op}/{DATA_NAME}", owner_of(key));
-                let missing = |what: &str| {
-                    let message = format!("{key}: a part of it, {other}, {what}");
-                    ArchiveError::Corrupted { message }
-                };
-                match self.data_size(&other).await? {
-                    Some(size) if size == part.size => {}
-                    Some(size) => return Err(missing(&format!("has {size} bytes, not {}", part.size))),
-                    None => return Err(missing("is missing")),
-                }
-                let opened = self.open_part(&other, part.size, &hex(&part.index_sha256)).await;
-                let opened = opened.map_err(|error| match error {
-                    ArchiveError::NotFound { .. } => missing("is missing"),
-                    other => other,
-                })?;
-                parts.insert(number, Arc::new(opened));
-            }
-        }
+        let needed = (1..).zip(&own.chunked.parts).filter(|(_, part)| part.live > 0);
+        let opening = needed
+            .map(async |(number, part)| -> Result<_> { Ok((number, self.open_other(key, part).await?)) });
+        let mut parts: BTreeMap<u32, Arc<OpenPart>> =
+            stream::iter(opening).buffered(OPENED_AT_ONCE).try_collect().await?;
         let index = own.index.clone();
         parts.insert(0, Arc::new(own));
         Ok(OpenArchive { key: key.into(), own: index, parts })
+    }
+
+    /// Opens an object that the archive `key` refers to.
+    async fn open_other(&self, key: &str, part: &Part) -> Result<Arc<OpenPart>> {
+        let op = std::str::from_utf8(&part.op).map_err(|_| damaged())?;
+        let other = format!("{}/{op}/{DATA_NAME}", owner_of(key));
+        let missing = |what: &str| {
+            let message = format!("{key}: a part of it, {other}, {what}");
+            ArchiveError::Corrupted { message }
+        };
+        match self.data_size(&other).await? {
+            Some(size) if size == part.size => {}
+            Some(size) => return Err(missing(&format!("has {size} bytes, not {}", part.size))),
+            None => return Err(missing("is missing")),
+        }
+        match self.open_part(&other, part.size, &hex(&part.index_sha256)).await {
+            Err(ArchiveError::NotFound { .. }) => Err(missing("is missing")),
+            opened => opened.map(Arc::new),
+        }
     }
 
     async fn open_part(&self, key: &str, size: u64, digest: &str) -> Result<OpenPart> {
@@ -295,7 +300,7 @@ impl ObjectArchives {
         let mut pieces = entry.extents.into_iter().flat_map(frames_of);
         let (mut end, mut piece) = (0, None);
         for segment in segments {
-            hole(&mut steps, segment.offset - end);
+            steps.push(FileStep::Zeros(segment.offset - end));
             let mut left = segment.len;
             while left > 0 {
                 let (id, range) = match piece.take() {
@@ -312,10 +317,10 @@ impl ObjectArchives {
             }
             end = segment.offset + segment.len;
         }
-        hole(&mut steps, size - end);
+        steps.push(FileStep::Zeros(size - end));
         let store = self.store.clone();
-        let stream = stream::iter(steps).map(move |step| file_step(store.clone(), step)).buffered(FILE_AHEAD);
-        Ok(stream.boxed())
+        let pieces = stream::iter(steps).map(move |step| file_step(store.clone(), step)).buffered(FILE_AHEAD);
+        Ok(pieces.flat_map(stream::iter).boxed())
     }
 }
 
@@ -326,24 +331,27 @@ const FILE_AHEAD: usize = 2;
 const ZEROS: &[u8] = &[0; 64 * 1024];
 
 enum FileStep {
-    Zeros(usize),
+    /// A hole may be larger than any memory.
+    Zeros(u64),
     Piece(Arc<OpenPart>, FrameId, std::ops::Range<usize>),
 }
 
-fn hole(steps: &mut Vec<FileStep>, mut len: u64) {
-    while len > 0 {
-        let here = usize::try_from(len).map_or(ZEROS.len(), |len| len.min(ZEROS.len()));
-        steps.push(FileStep::Zeros(here));
-        len -= here as u64;
-    }
-}
-
-async fn file_step(store: Arc<dyn ObjectStore>, step: FileStep) -> Result<Bytes> {
+/// What a step amounts to: one piece, or zeros as long as somebody wants them.
+async fn file_step(
+    store: Arc<dyn ObjectStore>,
+    step: FileStep,
+) -> Box<dyn Iterator<Item = Result<Bytes>> + Send> {
     match step {
-        FileStep::Zeros(len) => Ok(Bytes::from_static(ZEROS).slice(..len)),
+        FileStep::Zeros(mut left) => Box::new(std::iter::from_fn(move || {
+            let here = usize::try_from(left).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+            left -= here as u64;
+            (here > 0).then(|| Ok(Bytes::from_static(ZEROS).slice(..here)))
+        })),
         FileStep::Piece(part, id, range) => {
-            let frame = fetch_frame(store, part, id).await?;
-            if range.end > frame.len() { Err(damaged()) } else { Ok(frame.slice(range)) }
+            let piece = fetch_frame(store, part, id).await.and_then(|frame| {
+                if range.end > frame.len() { Err(damaged()) } else { Ok(frame.slice(range)) }
+            });
+            Box::new(std::iter::once(piece))
         }
     }
 }
