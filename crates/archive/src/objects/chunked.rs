@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use object_store::path::Path as Location;
@@ -130,9 +131,14 @@ impl ObjectArchives {
     async fn open_chunked(&self, key: &str, meta: &ArchiveMeta) -> Result<OpenArchive> {
         let digest = meta.index_sha256.as_deref().ok_or(ArchiveError::NotListed)?;
         let own = self.open_part(key, meta.size, digest).await?;
-        let needed = (1..).zip(&own.chunked.parts).filter(|(_, part)| part.live > 0);
-        let opening = needed
-            .map(async |(number, part)| -> Result<_> { Ok((number, self.open_other(key, part).await?)) });
+        let mut opening = Vec::new();
+        for (number, part) in (1..).zip(own.chunked.parts.clone()) {
+            if part.live > 0 {
+                let (archives, key) = (self.clone(), key.to_owned());
+                let open = async move { archives.open_other(&key, &part).await.map(|open| (number, open)) };
+                opening.push(open.boxed());
+            }
+        }
         let mut parts: BTreeMap<u32, Arc<OpenPart>> =
             stream::iter(opening).buffered(OPENED_AT_ONCE).try_collect().await?;
         let index = own.index.clone();
