@@ -14,4 +14,5 @@ mod replicas;
 mod simulation;
 mod slow;
 mod support;
+mod trail;
 mod trouble;

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
-    ArchiveKey, Epoch, VolumeKey,
+    ArchiveKey, Epoch, Timestamp, VolumeKey,
+    audit::Act,
     gc::{self, Archived, GcPlan, Item},
 };
 use codehub_runtime::{
@@ -97,6 +98,9 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     }
     backends.archives.sweep().await?;
     store.sessions_sweep().await?;
+    if !prune_audit(context, epoch, now).await? {
+        return Ok(false);
+    }
     anyhow::ensure!(failed == 0, "{failed} of {} could not be deleted", plan.delete.len());
     Ok(true)
 }
@@ -125,6 +129,23 @@ async fn archived(context: &Context, listed: &[ListedArchive]) -> anyhow::Result
         }
     }
     Ok(archived)
+}
+
+/// How many events go in one transaction: few enough that nobody waits for it.
+const PRUNED_AT_ONCE: u32 = 5000;
+
+/// Removes what the audit trail need not hold any more; `false` when fenced.
+async fn prune_audit(context: &Context, epoch: Epoch, now: Timestamp) -> anyhow::Result<bool> {
+    let keep = context.settings.audit_retention;
+    let Some(before) = now.checked_sub(keep).ok().filter(|_| !keep.is_zero()) else { return Ok(true) };
+    let by = Act::system(&context.replica);
+    loop {
+        match context.backends.store.audit_prune(&by, epoch, before, PRUNED_AT_ONCE).await? {
+            None => return Ok(false),
+            Some(removed) if removed < u64::from(PRUNED_AT_ONCE) => return Ok(true),
+            Some(_) => {}
+        }
+    }
 }
 
 async fn delete(

@@ -77,6 +77,7 @@ named_enum! {
         ArchiveAdopted => "archive.adopted",
         ConfigChanged => "config.changed",
         AdminGcApproved => "admin.gc_approved",
+        AuditPruned => "audit.pruned",
     }
 }
 

@@ -26,7 +26,7 @@ mod metric;
 pub mod process;
 pub mod volumes;
 
-use std::{pin::Pin, time::Duration};
+use std::{net::SocketAddr, pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,7 +37,7 @@ use codehub_domain::{
 use futures::Stream;
 use tokio::sync::{mpsc, watch};
 
-pub use codehub_upstream::{Address, Connection, InstanceTag, Upstream};
+pub use codehub_upstream::{Address, Connection, InstanceTag, Secret, Upstream};
 pub use fence::{Fence, Fenced};
 
 use codehub_archive::Progress;
@@ -159,7 +159,7 @@ pub struct LogQuery {
 /// Something that keeps instances apart from each other and everything else, and that can fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Safeguard {
-    /// `engine`, `firewall`; `sandbox`, `network`, `limits`.
+    /// `engine`, `reach`, `firewall`; `sandbox`, `network`, `limits`.
     pub name: &'static str,
     /// Whether it works.
     pub state: SafeguardState,
@@ -274,6 +274,12 @@ pub trait Instances: Send + Sync + 'static {
     /// Whether what one user runs is kept from what is another's.
     fn isolates_users(&self) -> bool {
         true
+    }
+    /// Whether a connection to this server from this loopback address of its machine comes from an instance, or cannot
+    /// be told from one that does.
+    async fn comes_from_instance(&self, peer: SocketAddr) -> bool {
+        let _ = peer;
+        false
     }
     /// What keeps instances apart, as it is now. Changes nothing; empty where nothing can be told.
     async fn safeguards(&self) -> Vec<Safeguard> {

@@ -563,6 +563,7 @@ fn settings() -> Settings {
         active_duration: Duration::from_secs(30),
         ttl_interval: Duration::from_secs(60),
         gc_interval: Duration::from_secs(120),
+        audit_retention: Duration::from_secs(400 * 24 * 3600),
         instance_concurrency: 4,
         storage_concurrency: 2,
         look_timeout: Duration::from_secs(5),

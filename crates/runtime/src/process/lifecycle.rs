@@ -257,7 +257,7 @@ impl Inner {
     ) -> Record {
         let (id, home) = (workspace.to_string(), home.told.to_string_lossy());
         let path = socket.then(|| self.sockets.path(workspace));
-        let fill = Fill { port, socket: path.as_deref(), home: &home, id: &id, base_path };
+        let fill = Fill { port, socket: path.as_deref(), guarded: false, home: &home, id: &id, base_path };
         Record {
             workspace,
             generation,

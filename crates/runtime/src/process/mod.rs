@@ -25,6 +25,7 @@ mod home;
 mod lifecycle;
 mod logs;
 mod network;
+mod peer;
 mod proc_scan;
 mod record;
 mod safeguards;
@@ -173,6 +174,8 @@ struct Inner {
     records: Records,
     logs: Logs,
     sockets: Sockets,
+    /// Held by whoever looks where a connection comes from.
+    peers: tokio::sync::Mutex<()>,
     /// Whether new workspaces listen there, and not on a port.
     on_socket: bool,
     probed: Probed,
@@ -212,6 +215,7 @@ impl ProcessRuntime {
             records,
             logs,
             sockets,
+            peers: tokio::sync::Mutex::default(),
             on_socket,
             probed,
             host: HostEnv::read(),
@@ -296,6 +300,14 @@ impl Instances for ProcessRuntime {
         self.sandboxed()
     }
 
+    async fn comes_from_instance(&self, peer: SocketAddr) -> bool {
+        // One at a time: whoever asks often is not to keep the machine busy with it.
+        let _one = self.inner.peers.lock().await;
+        let inner = Arc::clone(&self.inner);
+        let told = blocking(move || peer::is_workspace(peer, &inner.config.deployment)).await;
+        told.unwrap_or(true)
+    }
+
     async fn safeguards(&self) -> Vec<Safeguard> {
         safeguards::look(&self.inner.probed, &self.inner.config)
     }
@@ -309,6 +321,7 @@ impl Instances for ProcessRuntime {
             instance: InstanceTag::of(&record.process()),
             ide: record.ide.into(),
             keeps_prefix: !self.inner.config.ide.strip_prefix,
+            secret: None,
         }))
     }
 
@@ -371,7 +384,7 @@ impl Inner {
 
     async fn health_of(self: &Arc<Self>, record: &Record) -> Result<InstanceState> {
         let address = self.address_of(record);
-        let health = health::ask(&address, &record.health_path, self.config.health_timeout).await;
+        let health = health::ask(&address, None, &record.health_path, self.config.health_timeout).await;
         if health == Health::Well {
             if let Some(process) = record.process() {
                 self.answered().insert(record.workspace, process.clone());

@@ -110,6 +110,7 @@ impl Inner {
         });
         let fill = Fill {
             port: record.port,
+            guarded: false,
             socket: socket.as_deref(),
             home: &told,
             id: &id,

@@ -153,6 +153,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
                 ..GcPolicy::default()
             },
         },
+        audit_retention: r.duration("audit.retention"),
         limits: Limits {
             running_per_user: r.number("limits.max_running_per_user"),
             running_global: r.number("limits.max_running_global"),
@@ -257,7 +258,16 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
             &[("missing", PullPolicy::Missing), ("always", PullPolicy::Always), ("never", PullPolicy::Never)],
             PullPolicy::Missing,
         ),
-        reach: r.word("runtime.reach", &[("port", Reach::Port), ("address", Reach::Address)], Reach::Port),
+        reach: r.word(
+            "runtime.reach",
+            &[
+                ("auto", None),
+                ("socket", Some(Reach::Socket)),
+                ("address", Some(Reach::Address)),
+                ("port", Some(Reach::Port)),
+            ],
+            None,
+        ),
         network: r.text("runtime.network"),
         firewall: r.word(
             "runtime.firewall",

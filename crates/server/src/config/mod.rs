@@ -52,6 +52,8 @@ pub struct Config {
     pub coordinator: CoordinatorConfig,
     pub ttl: TtlConfig,
     pub gc: GcConfig,
+    /// Zero: for ever.
+    pub audit_retention: Duration,
     pub limits: Limits,
     pub retry: Policy,
     pub activity: ActivityConfig,
@@ -223,7 +225,8 @@ pub struct DockerSettings {
     pub pids: u64,
     pub read_only: bool,
     pub pull: codehub_runtime::docker::PullPolicy,
-    pub reach: codehub_runtime::docker::Reach,
+    /// `None`: as engine and program allow.
+    pub reach: Option<codehub_runtime::docker::Reach>,
     pub network: String,
     pub firewall: codehub_runtime::docker::FirewallChoice,
     /// Empty: the machine's own.

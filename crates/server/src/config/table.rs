@@ -281,9 +281,9 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "runtime.reach",
         "RUNTIME_REACH",
-        "port",
-        ValueKind::OneOf(&["port", "address"]),
-        "How CodeHub reaches a container: by a port on 127.0.0.1, or by its own address (CodeHub on the engine's machine, or on the same network).",
+        "auto",
+        ValueKind::OneOf(&["auto", "socket", "address", "port"]),
+        "How CodeHub reaches a container: by a Unix socket that only it can connect to (an engine on this machine), by the container's own address, or by a port on 127.0.0.1 (an engine in a virtual machine). auto: a socket where engine and IDE can, otherwise the address.",
     ),
     setting(
         "runtime.network",
@@ -417,6 +417,13 @@ pub static SETTINGS: &[Setting] = &[
         "2h",
         ValueKind::Duration { min: 0, max: YEAR },
         "What nothing refers to is deleted this long after it was first seen.",
+    ),
+    setting(
+        "audit.retention",
+        "AUDIT_RETENTION",
+        "400d",
+        ValueKind::Duration { min: 0, max: 10 * YEAR },
+        "How long the audit trail goes back; what is older is removed by the garbage collector. 0: it keeps everything.",
     ),
     setting(
         "archive.keep",

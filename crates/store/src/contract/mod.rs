@@ -50,7 +50,7 @@ macro_rules! contract_suite {
             archives: [a_record_is_saved_with_the_key_it_is_of, adopting_is_done_once_and_written_down,
                 what_is_claimed_has_no_record_and_gets_none, an_object_with_parts_of_another_archive_stays]
             audit: [every_act_is_written_down_with_it, what_is_refused_or_fails_leaves_no_row,
-                repetitions_are_counted, events_are_found_by_what_they_are]
+                repetitions_are_counted, events_are_found_by_what_they_are, old_events_go_and_that_is_told]
             change: [every_visible_change_is_announced, nothing_is_announced_that_did_not_happen,
                 nothing_follows_a_deletion, access_changes_are_announced]
             collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,

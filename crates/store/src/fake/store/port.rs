@@ -453,6 +453,16 @@ impl Audit for FakeStore {
         })
     }
 
+    async fn audit_prune(
+        &self,
+        by: &Act,
+        epoch: Epoch,
+        before: Timestamp,
+        at_most: u32,
+    ) -> Result<Option<u64>> {
+        self.run("audit_prune", |step| Ok(step.audit_prune(by, epoch, before, at_most)))
+    }
+
     async fn audit_list(&self, filter: &AuditFilter) -> Result<Page<AuditEvent>> {
         self.run("audit_list", |step| Ok(step.audit_list(filter)))
     }
