@@ -60,7 +60,9 @@ POST   /api/v1/workspaces/{id}/start                        -YYFF
 POST   /api/v1/workspaces/{id}/stop                         -YYFY
 GET    /assets/{version}/{name}                             YYYYY
 GET    /favicon.ico                                         YYYYY
+GET    /flash                                               -YYYY
 GET    /healthz                                             YYYYY
+GET    /help                                                YYYYY
 GET    /login                                               YYYYY
 POST   /login                                               YYYYY
 POST   /logout                                              YYYYY
@@ -86,6 +88,7 @@ GET    /users/{id}/tokens/{token}/delete                    -FFFY
 POST   /users/{id}/tokens/{token}/delete                    -FFFY
 GET    /workspaces                                          YYYYY
 POST   /workspaces                                          -YYYY
+POST   /workspaces/bulk                                     -YYYY
 GET    /workspaces/new                                      -YYYY
 GET    /workspaces/{id}                                     -YYFY
 POST   /workspaces/{id}/archive                             -YYFY
@@ -97,6 +100,7 @@ GET    /workspaces/{id}/delete                              -YYFY
 POST   /workspaces/{id}/delete                              -YYFY
 GET    /workspaces/{id}/edit                                -YYFF
 POST   /workspaces/{id}/edit                                -YYFF
+GET    /workspaces/{id}/history                             -YYFY
 GET    /workspaces/{id}/live                                -YYFY
 GET    /workspaces/{id}/logs                                -YYFY
 POST   /workspaces/{id}/recover                             -YYFY

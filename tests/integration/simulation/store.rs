@@ -263,6 +263,10 @@ impl ArchiveRecords for ProcessStore {
         self.shared.store.archive_parts().await
     }
 
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        self.shared.store.home_sizes(ids).await
+    }
+
     async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
         self.enter().await?;
         let epoch_used = epoch.map(|epoch| self.epoch(epoch));

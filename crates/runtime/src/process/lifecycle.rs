@@ -300,7 +300,7 @@ impl Inner {
                     }
                     State::Running { process } => {
                         let how = self.children.how_ended(process).await;
-                        (EndedBy::Program, how.unwrap_or_else(|| "not running any more".to_owned()))
+                        (EndedBy::Program, how.unwrap_or_else(|| "no longer running".to_owned()))
                     }
                 };
                 let state = State::Ended { how: how.clone(), by, process: record.process().cloned() };
@@ -336,11 +336,8 @@ impl Inner {
             let left = members(&table, id, None, &inner.boot);
             let left = left.first().and_then(|left| table.iter().find(|it| it.stat.pid == left.pid));
             Ok(left.and_then(|left| inner.recognised(left, None)).map_or(Sighting::Nothing, |record| {
-                let state = State::Ended {
-                    how: "not running any more".to_owned(),
-                    by: EndedBy::Program,
-                    process: None,
-                };
+                let state =
+                    State::Ended { how: "no longer running".to_owned(), by: EndedBy::Program, process: None };
                 Sighting::Gone(Record { state, ..record })
             }))
         })

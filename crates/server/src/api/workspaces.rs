@@ -86,6 +86,7 @@ async fn list(
         label: fields::label_filter(query.label.as_deref())?,
         before: page::parse_cursor("workspaces", query.cursor.as_deref())?,
         limit: page::limit(query.limit.as_deref())?,
+        ..ListFilter::default()
     };
     let page = app.store().workspace_list(&filter).await?;
     let next_cursor = page.items.last().filter(|_| page.more).map(|last| page::cursor("workspaces", last.id));
@@ -169,7 +170,7 @@ async fn create(
 /// The owner's and, for looking after it, administrators'.
 #[utoipa::path(get, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
     (status = 200, description = "The workspace", body = WorkspaceView),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: unknown or deleted", body = ErrorBody),
 ))]
 async fn show(
@@ -227,7 +228,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 #[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = Patch, responses(
     (status = 200, description = "The workspace afterwards", body = WorkspaceView),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
     (status = 429, description = "LIMIT_EXCEEDED", body = ErrorBody),
@@ -271,7 +272,7 @@ async fn edit(
 /// Ends it and removes its home; it is not archived first. The owner or an administrator.
 #[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
     (status = 204, description = "Deleted; what is left of it is being removed"),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: an operation is under way", body = ErrorBody),
 ))]

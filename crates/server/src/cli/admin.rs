@@ -196,7 +196,9 @@ fn done(username: &str, change: UserChange) -> anyhow::Result<User> {
         UserChange::NotFound => bail!("there is no user {username:?}"),
         UserChange::NameTaken => bail!("the username {username:?} is taken"),
         UserChange::LastAdmin => {
-            bail!("{username} is the last administrator who can sign in: make somebody else one first")
+            bail!(
+                "{username} is the last administrator who can sign in: make another user an administrator first"
+            )
         }
         UserChange::OwnsWorkspaces(count) => {
             bail!("{username} still owns {count} workspace(s): delete those first, or disable the user")

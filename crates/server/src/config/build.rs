@@ -49,7 +49,7 @@ impl Reader<'_> {
             return parsed;
         }
         let error = match self.value(key) {
-            Some(value) => value.error(format!("allowed: {}", value.setting.kind.allowed())),
+            Some(value) => value.error(format!("expected: {}", value.setting.kind.allowed())),
             None => ConfigError::Cross(format!("there is no setting {key}")),
         };
         self.errors.push(error);

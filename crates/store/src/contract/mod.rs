@@ -69,7 +69,7 @@ macro_rules! contract_suite {
             limit: [fifty_at_once_get_exactly_the_places, fifty_creations_at_once_too,
                 a_refused_creation_leaves_nothing, what_takes_a_place,
                 an_error_takes_one_only_while_something_runs, the_hit_lists_only_ones_own]
-            list: [newest_first_in_pages, filters_combine, the_query_is_a_plain_substring,
+            list: [newest_first_in_pages, lists_have_an_order, descriptions_are_searched, filters_combine, the_query_is_a_plain_substring,
                 many_are_read_at_once, counts_by_phase, only_so_many_are_counted]
             people: [names_are_unique_without_case, the_first_admin_is_made_once, edits_take_effect,
                 language_and_theme_end_no_session,

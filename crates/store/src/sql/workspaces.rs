@@ -19,7 +19,7 @@ use super::{
     people, recover, slugs, timed,
 };
 use crate::{
-    Ask, Asked, Created, ListFilter, Page, Recovered, Result, Workspaces,
+    Ask, Asked, Created, ListFilter, ListOrder, Page, Recovered, Result, Workspaces,
     row::{self, workspace_columns},
     trail,
 };
@@ -182,13 +182,13 @@ async fn insert(write: &mut impl SqlWrite, workspace: &Workspace) -> Result<()> 
     let status = &workspace.status;
     write
         .run(
-            "INSERT INTO workspaces (id, owner_user_id, name, name_key, slug, labels, description, memo,
-                 image_ref, home_store_key, standby_ttl_seconds, archive_ttl_seconds, activity_mode,
+            "INSERT INTO workspaces (id, owner_user_id, name, name_key, slug, labels, description,
+                 description_key, memo, image_ref, home_store_key, standby_ttl_seconds, archive_ttl_seconds, activity_mode,
                  desired_state, desired_changed_at, last_access_at, conditions, phase, phase_changed_at,
                  operation, archive_key, home_ctx, created_at, updated_at, revision, error_count,
                  instance_backend, storage_backend)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                 $20, $21, $22, $23, $24, $25, 0, '', '')",
+                 $20, $21, $22, $23, $24, $25, $26, 0, '', '')",
             args![
                 workspace.id,
                 workspace.owner,
@@ -197,6 +197,7 @@ async fn insert(write: &mut impl SqlWrite, workspace: &Workspace) -> Result<()> 
                 &workspace.slug,
                 json(&workspace.labels)?,
                 &workspace.description,
+                workspace.description.to_lowercase(),
                 &workspace.memo,
                 &workspace.image_ref,
                 &workspace.home_store_key,
@@ -262,7 +263,7 @@ pub(super) async fn put(write: &mut impl SqlWrite, workspace: &Workspace) -> Res
             "UPDATE workspaces SET name = $2, name_key = $3, description = $4, memo = $5,
                  standby_ttl_seconds = $6, archive_ttl_seconds = $7, activity_mode = $8, desired_state = $9,
                  desired_changed_at = $10, deleted_at = $11, last_access_at = $12, updated_at = $13,
-                 revision = $14, labels = $15
+                 revision = $14, labels = $15, description_key = $16
              WHERE id = $1",
             args![
                 workspace.id,
@@ -280,14 +281,31 @@ pub(super) async fn put(write: &mut impl SqlWrite, workspace: &Workspace) -> Res
                 workspace.updated_at,
                 workspace.revision,
                 json(&workspace.labels)?,
+                workspace.description.to_lowercase(),
             ],
         )
         .await?;
     Ok(())
 }
 
-/// Ids are UUIDv7: descending ids are newest first. A page costs what is on it, however many there are: the
-/// next one begins at an id, and the total is counted only as far as it is cheap.
+/// Ids are UUIDv7: descending ids are newest first.
+const fn ordering(order: ListOrder) -> &'static str {
+    match order {
+        ListOrder::Newest => "id DESC",
+        ListOrder::Used => "takes_place DESC, last_access_at DESC, id DESC",
+        ListOrder::Name => "name_key, id",
+        ListOrder::Size => {
+            "coalesce((SELECT uncompressed FROM archives WHERE archives.key = workspaces.archive_key), 0) DESC, id DESC"
+        }
+        ListOrder::Owner => {
+            "(SELECT username_key FROM users WHERE users.id = workspaces.owner_user_id), takes_place DESC, \
+             last_access_at DESC, id DESC"
+        }
+    }
+}
+
+/// By age or by use a page costs what is on it and what it skips, however many there are; the total is counted only
+/// as far as it is cheap.
 async fn list<S: SqlStore>(store: &S, filter: &ListFilter) -> Result<Page<Workspace>> {
     let mut narrowed = Narrowed::by(filter);
     let mut read = store.read().await?;
@@ -303,10 +321,12 @@ async fn list<S: SqlStore>(store: &S, filter: &ListFilter) -> Result<Page<Worksp
         narrowed.and("id < ?", before);
     }
     let paging = format!(
-        "SELECT {} FROM workspaces WHERE {} ORDER BY id DESC LIMIT {}",
+        "SELECT {} FROM workspaces WHERE {} ORDER BY {} LIMIT {} OFFSET {}",
         workspace_columns!(),
         narrowed.conditions,
+        ordering(filter.order),
         u64::from(filter.limit) + 1,
+        filter.skip,
     );
     let rows = read.all(paging.into(), narrowed.args).await?;
     page(&rows, filter.limit, total.filter(|total| *total <= most), row::workspace)
@@ -328,7 +348,7 @@ impl Narrowed {
             narrowed.and("phase = ?", phase);
         }
         if let Some(text) = &filter.query {
-            narrowed.and("strpos(name_key, ?) > 0", text.to_lowercase());
+            narrowed.and("(strpos(name_key, ?) > 0 OR strpos(description_key, ?) > 0)", text.to_lowercase());
         }
         if let Some(label) = &filter.label {
             narrowed.and("EXISTS (SELECT 1 FROM jsonb_each_text(labels) WHERE key = ?", &label.key);

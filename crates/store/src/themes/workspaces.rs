@@ -76,17 +76,36 @@ pub enum Recovered {
     LimitReached(LimitHit),
 }
 
+/// What a list begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// The newest.
+    #[default]
+    Newest,
+    /// What runs or is meant to, then what was used last.
+    Used,
+    /// By name, from A to Z.
+    Name,
+    /// The largest home, as far as it is known ([`super::ArchiveRecords::home_sizes`]).
+    Size,
+    /// By the owner's name, from A to Z; of each owner as [`ListOrder::Used`].
+    Owner,
+}
+
 /// Which workspaces a list shows.
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
     /// `None`: everybody's.
     pub owner: Option<UserId>,
     pub phase: Option<Phase>,
-    /// Case-insensitive substring of the name.
+    /// Case-insensitive substring of the name or the description.
     pub query: Option<String>,
     pub label: Option<LabelFilter>,
-    /// Newest first; only those created before this one.
+    pub order: ListOrder,
+    /// Only those created before this one.
     pub before: Option<WorkspaceId>,
+    /// How many of those that match are left out at the beginning.
+    pub skip: u32,
     pub limit: u32,
 }
 

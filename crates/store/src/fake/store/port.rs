@@ -485,6 +485,12 @@ impl ArchiveRecords for FakeStore {
         })
     }
 
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        self.run("home_sizes", |step| {
+            Ok(ids.iter().filter_map(|id| Some((*id, step.home_size(*id)?))).collect())
+        })
+    }
+
     async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
         self.run("archive_adopt", |step| {
             if epoch.is_some_and(|epoch| !step.leads(epoch)) {

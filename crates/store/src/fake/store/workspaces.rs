@@ -1,6 +1,6 @@
 //! Workspaces of the fake store.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
     ArchiveKey, ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace,
@@ -18,8 +18,8 @@ use codehub_domain::{
 
 use super::Step;
 use crate::{
-    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
+    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, ListOrder, NewWorkspace, Page,
+    Reading, Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
 };
 
 impl Step<'_> {
@@ -78,9 +78,17 @@ impl Step<'_> {
             .collect()
     }
 
+    pub(super) fn home_size(&self, id: WorkspaceId) -> Option<u64> {
+        let key = self.state.workspaces.get(&id)?.status.archive_key?;
+        self.state.archives.get(&key).map(|record| record.uncompressed)
+    }
+
     pub(super) fn list(&self, filter: &ListFilter) -> Page<Workspace> {
         let query = filter.query.as_ref().map(|text| text.to_lowercase());
-        let matches: Vec<_> = self
+        let has = |found: &Workspace, text: &str| {
+            [&found.name, &found.description].iter().any(|field| field.to_lowercase().contains(text))
+        };
+        let mut matches: Vec<_> = self
             .state
             .workspaces
             .values()
@@ -88,10 +96,25 @@ impl Step<'_> {
             .filter(|found| found.deleted_at.is_none())
             .filter(|found| filter.owner.is_none_or(|owner| found.owner == owner))
             .filter(|found| filter.phase.is_none_or(|phase| found.status.phase == phase))
-            .filter(|found| query.as_ref().is_none_or(|text| found.name.to_lowercase().contains(text)))
+            .filter(|found| query.as_ref().is_none_or(|text| has(found, text)))
             .filter(|found| filter.label.as_ref().is_none_or(|label| label.matches(&found.labels)))
             .collect();
+        let runs =
+            |found: &Workspace| found.status.phase == Phase::Running || found.desired == Desired::Running;
+        let used = |found: &Workspace| Reverse((runs(found), found.last_access_at, found.id));
+        let owner = |found: &Workspace| self.state.users.get(&found.owner).map(|row| row.name_key.clone());
+        match filter.order {
+            ListOrder::Newest => {}
+            ListOrder::Used => matches.sort_by_key(|found| used(found)),
+            ListOrder::Name => matches.sort_by_key(|found| (found.name.to_lowercase(), found.id)),
+            ListOrder::Size => {
+                matches
+                    .sort_by_key(|found| Reverse((self.home_size(found.id).unwrap_or_default(), found.id)));
+            }
+            ListOrder::Owner => matches.sort_by_key(|found| (owner(found), used(found))),
+        }
         let rest = matches.iter().filter(|found| filter.before.is_none_or(|before| found.id < before));
+        let rest = rest.skip(filter.skip as usize);
         let mut page = page(rest.map(|found| (*found).clone()), matches.len(), filter.limit);
         page.total = page.total.filter(|total| *total <= Page::<Workspace>::COUNTED.into());
         page
