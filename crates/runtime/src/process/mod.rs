@@ -65,7 +65,7 @@ use self::{
 };
 pub use self::{logs::LogLimits, network::NetworkChoice, shim::Limits};
 use super::{
-    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, Listed, LogQuery, LogStream, Result,
+    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, LineTo, Listed, LogQuery, LogStream, Result,
     RuntimeError, Safeguard, SandboxChoice, Upstream, ide::ResolvedIde,
 };
 
@@ -310,6 +310,23 @@ impl Instances for ProcessRuntime {
             ide: record.ide.into(),
             keeps_prefix: !self.inner.config.ide.strip_prefix,
         }))
+    }
+
+    async fn line(&self, id: WorkspaceId) -> Result<LineTo> {
+        let inner = Arc::clone(&self.inner);
+        let unknown = |error: io::Error| RuntimeError::Unreachable(format!("no line to {id}: {error}"));
+        if blocking(move || inner.running(id)).await.map_err(unknown)?.is_none() {
+            return Ok(LineTo::NotRunning);
+        }
+        let address = self.inner.sockets.line_address(id);
+        match tokio::time::timeout(self.inner.config.health_timeout, address.connect()).await {
+            Ok(Ok(stream)) => Ok(LineTo::Open(Box::new(stream))),
+            Ok(Err(error)) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(LineTo::Nobody),
+                _ => Err(unknown(error)),
+            },
+            Err(_) => Err(unknown(io::ErrorKind::TimedOut.into())),
+        }
     }
 
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
