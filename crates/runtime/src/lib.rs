@@ -159,8 +159,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 pub enum LineTo {
     /// Here it is.
     Open(Box<dyn ByteStream>),
-    /// It runs without the program inside: an older CodeHub started it, or it cannot be had where it runs.
-    Nobody,
+    /// It runs without the program inside, for this reason.
+    Nobody(&'static str),
     /// It does not run.
     NotRunning,
 }
@@ -169,7 +169,7 @@ impl std::fmt::Debug for LineTo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Open(_) => "Open",
-            Self::Nobody => "Nobody",
+            Self::Nobody(_) => "Nobody",
             Self::NotRunning => "NotRunning",
         })
     }
@@ -313,7 +313,7 @@ pub trait Instances: Send + Sync + 'static {
     async fn line(&self, id: WorkspaceId) -> Result<LineTo> {
         Ok(match self.status(id).await? {
             Some(Instance { state: InstanceState::Ended { .. }, .. }) | None => LineTo::NotRunning,
-            Some(_) => LineTo::Nobody,
+            Some(_) => LineTo::Nobody("workspaces in containers cannot be worked in by the API yet"),
         })
     }
     /// What it printed; also after it ended.

@@ -22,8 +22,8 @@ pub enum NoLine {
     #[error("the workspace does not run")]
     NotRunning,
     /// It runs without the program inside.
-    #[error("the workspace was started without the program that does this: restart the workspace")]
-    Nobody,
+    #[error("{0}")]
+    Nobody(&'static str),
     /// Nobody knows.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -81,7 +81,7 @@ impl Lines {
             _ => {
                 let stream = match instances.line(id).await? {
                     LineTo::Open(stream) => stream,
-                    LineTo::Nobody => return Err(NoLine::Nobody),
+                    LineTo::Nobody(why) => return Err(NoLine::Nobody(why)),
                     LineTo::NotRunning => return Err(NoLine::NotRunning),
                 };
                 let (line, moved) = Line::open(stream).await?;

@@ -58,11 +58,13 @@ GET    /api/v1/workspaces/{id}/keepalive                    -YYFY
 POST   /api/v1/workspaces/{id}/keepalive                    -YYFF
 DELETE /api/v1/workspaces/{id}/keepalive/{hold}             -HHFH
 GET    /api/v1/workspaces/{id}/logs                         -YYFY
+GET    /api/v1/workspaces/{id}/ports                        -YYFF
 POST   /api/v1/workspaces/{id}/recover                      -YYFY
 POST   /api/v1/workspaces/{id}/snooze                       -YYFF
 POST   /api/v1/workspaces/{id}/start                        -YYFF
 POST   /api/v1/workspaces/{id}/stop                         -YYFY
 GET    /api/v1/workspaces/{id}/tcp/{port}                   -YYFF
+GET    /api/v1/workspaces/{id}/usage                        -YYFF
 GET    /assets/{version}/{name}                             YYYYY
 GET    /favicon.ico                                         YYYYY
 GET    /healthz                                             YYYYY

@@ -24,14 +24,14 @@ async fn a_program_is_run_and_its_end_is_told() {
     assert_eq!(ran["exit"], json!({ "signal": "TERM" }));
     let ran = run(&server, &id, json!({ "command": ["sh", "-c", "yes | head -c 3000000"] })).await;
     assert_eq!((ran["stdout"].as_str().unwrap().len(), &ran["truncated"]), (1 << 20, &json!(true)));
-    let ran = run(&server, &id, json!({ "command": ["sleep", "600"], "timeout_seconds": 1 })).await;
+    let ran = run(&server, &id, json!({ "command": ["sh", "-c", "sleep 600; :", "too-long"], "timeout_seconds": 1 })).await;
     assert_eq!((&ran["exit"], &ran["timed_out"]), (&json!(null), &json!(true)));
     // What it leaves in the background does not hold it up, and stays.
-    let ran = run(&server, &id, json!({ "command": ["sh", "-c", "sleep 601 & echo done"] })).await;
+    let ran = run(&server, &id, json!({ "command": ["sh", "-c", "sh -c 'sleep 601; :' left-over & echo done"] })).await;
     assert_eq!(ran["stdout"], "done\n");
-    assert_eq!(sh(&server, &id, "grep -ls '[s]leep.601' /proc/[0-9]*/cmdline | wc -l").await.trim(), "1");
+    assert_eq!(sh(&server, &id, "grep -ls '[l]eft-over' /proc/[0-9]*/cmdline | wc -l").await.trim(), "1");
     eventually("what took too long is gone", async || {
-        sh(&server, &id, "grep -ls '[s]leep.600' /proc/[0-9]*/cmdline | wc -l").await.trim() == "0"
+        sh(&server, &id, "grep -ls '[t]oo-long' /proc/[0-9]*/cmdline | wc -l").await.trim() == "0"
     })
     .await;
 
@@ -209,7 +209,8 @@ async fn a_killed_server_ends_what_it_ran_and_a_killed_program_inside_is_replace
     })
     .await;
     assert_ne!(server.inside(&id, "/pid").await.as_deref(), Some(pid.as_str()));
-    assert!(fs::metadata(format!("/proc/{pid}")).is_err(), "never two");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    assert!(stat.is_ok_and(|stat| stat.contains(") Z ")) || !fs::exists(format!("/proc/{pid}")).unwrap(), "never two");
 }
 
 /// Whatever a workspace puts in the place of the program inside gets nothing of anybody else.
@@ -270,6 +271,14 @@ async fn what_listens_inside_is_connected_to() {
         socket.send(b'h', b"ello").await;
         assert_eq!(socket.next().await.unwrap(), (b'H', b"ELLO".to_vec()));
     }
+    let listed = server.get(&format!("/workspaces/{id}/ports")).await;
+    let found = listed["items"].as_array().unwrap().iter().find(|it| it["port"].to_string() == port);
+    let found = found.unwrap_or_else(|| panic!("{listed}"));
+    assert!(found["process"].as_str().unwrap().starts_with("python3"), "{found}");
+    assert_eq!(found["loopback_only"], true);
+    let usage = server.get(&format!("/workspaces/{id}/usage")).await;
+    assert!(usage["processes"].as_u64().unwrap() >= 2 && usage["memory_bytes"].as_u64().unwrap() > 1 << 20, "{usage}");
+    assert_eq!(usage["home_complete"], true);
     let nobody = Socket::open(&server, &format!("/workspaces/{id}/tcp/1"), "codehub.tcp.v1").await;
     assert_eq!(nobody.err(), Some(503));
     // Without a network of its own, what others on the machine listen on is not the workspace's.

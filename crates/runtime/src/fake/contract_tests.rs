@@ -12,6 +12,7 @@ use crate::{
 };
 
 contract_suite!(super::harness);
+contract_suite!(lines super::harness);
 
 async fn harness() -> Harness {
     let world = World::new(1, Faults::NONE, None);

@@ -179,7 +179,9 @@ impl World {
         let state = self.lock();
         let running = state.instances.get(&workspace).filter(|running| running.ended.is_none());
         let Some(running) = running else { return LineTo::NotRunning };
-        let Some(LineServer(serve)) = &state.line_server else { return LineTo::Nobody };
+        let Some(LineServer(serve)) = &state.line_server else {
+            return LineTo::Nobody("nobody answers lines in this world");
+        };
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         tokio::spawn(running.lines.clone().run_until_cancelled_owned(serve(theirs)));
         LineTo::Open(Box::new(ours))

@@ -74,6 +74,8 @@ const DYING: Duration = Duration::from_millis(500);
 const DYING_STEP: Duration = Duration::from_millis(20);
 /// How often the process table is searched for workspaces that have no record.
 const SEARCH_EVERY: Duration = Duration::from_secs(30);
+/// Why nobody answers in a workspace that runs.
+const OLDER: &str = "the program that does this does not run in the workspace: restart the workspace";
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// The program that becomes the workspace's program (see [`shim`]), and its words before ours.
@@ -322,7 +324,7 @@ impl Instances for ProcessRuntime {
         match tokio::time::timeout(self.inner.config.health_timeout, address.connect()).await {
             Ok(Ok(stream)) => Ok(LineTo::Open(Box::new(stream))),
             Ok(Err(error)) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(LineTo::Nobody),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(LineTo::Nobody(OLDER)),
                 _ => Err(unknown(error)),
             },
             Err(_) => Err(unknown(io::ErrorKind::TimedOut.into())),

@@ -15,7 +15,7 @@ use codehub_inside::line::{
 };
 use codehub_proxy::activity::{ActivityKind, OpenSocket};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use utoipa::{OpenApi, ToSchema};
 
@@ -293,7 +293,7 @@ async fn pass_input(source: &mut Source, input: &ExecInput, socket: &OpenSocket)
 }
 
 async fn pass_output(sink: &mut Sink, exec: &mut Exec, socket: &OpenSocket) -> Ending {
-    let mut ask = interval(ASK_EVERY);
+    let mut ask = interval_at(Instant::now() + ASK_EVERY, ASK_EVERY);
     ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let output = tokio::select! {
@@ -473,7 +473,6 @@ mod tests {
         assert_eq!(program(&first("{}").unwrap().0), "login shell");
         for wrong in [
             "",
-            "[]",
             r#"{"command":[]}"#,
             r#"{"command":[""]}"#,
             r#"{"command":["a\u0000b"]}"#,

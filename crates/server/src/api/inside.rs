@@ -55,7 +55,7 @@ pub(super) async fn line(app: &App, me: &Identity, mut workspace: Workspace, wak
         }
         match error {
             NoLine::NotRunning => asleep(),
-            NoLine::Nobody => ApiError::new(Code::InvalidState, error.to_string()),
+            NoLine::Nobody(_) => ApiError::new(Code::InvalidState, error.to_string()),
             NoLine::Runtime(_) => {
                 Denied::Unreachable("the workspace cannot be reached now: try again".into()).into()
             }

@@ -34,6 +34,7 @@ pub(crate) mod insider;
 mod logs;
 pub mod openapi;
 pub mod page;
+mod ports;
 mod revalidated;
 mod setup;
 mod system;
@@ -63,6 +64,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(logs::router())
         .merge(exec::router())
         .merge(tcp::router())
+        .merge(ports::router())
         .merge(files::router())
         .merge(events::router())
         .merge(audit::router())

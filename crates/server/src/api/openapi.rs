@@ -19,7 +19,7 @@ use utoipa::{
 };
 
 use super::{
-    actions, activity, archives, audit, auth, events, exec, files, health, history, logs, setup, system, tcp,
+    actions, activity, archives, audit, auth, events, exec, files, health, history, logs, ports, setup, system, tcp,
     tokens, users, workspaces,
 };
 use crate::app::App;
@@ -75,6 +75,7 @@ pub fn document() -> Document {
         ("logs", logs::Docs::openapi()),
         ("exec", exec::Docs::openapi()),
         ("tcp", tcp::Docs::openapi()),
+        ("ports", ports::Docs::openapi()),
         ("files", files::Docs::openapi()),
         ("events", events::Docs::openapi()),
         ("sessions", auth::Docs::openapi()),

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::{
     sync::mpsc,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval_at},
 };
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use utoipa::OpenApi;
@@ -108,7 +108,7 @@ async fn pass_both(
         }
     };
     let output = async {
-        let mut ask = interval(ASK_EVERY);
+        let mut ask = interval_at(Instant::now() + ASK_EVERY, ASK_EVERY);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let frame = tokio::select! {
