@@ -2,7 +2,8 @@
 //!
 //! The record is written before the process is started (so that its port is taken and its generation
 //! known), again when it has a process id, and when it ended. Each write replaces the file whole. A
-//! record is worth no more than one boot, so it is synced only against being torn.
+//! record is worth no more than one boot, so nothing waits for the disk: one that a power cut tore or lost was about
+//! a process that the cut ended, too.
 //!
 //! Beside it lies the launch lock. Whoever starts, ends or adopts the process holds it, and the
 //! process that is being started inherits it until it has become the program: a lock that is free
@@ -113,7 +114,6 @@ impl Records {
         let written = (|| {
             let mut file = File::options().write(true).create_new(true).mode(0o600).open(&fresh)?;
             file.write_all(&text)?;
-            file.sync_data()?;
             fs::rename(&fresh, self.file(record.workspace))
         })();
         if written.is_err() {
