@@ -145,7 +145,11 @@ pub async fn create(app: &App, by: &Identity, new: NewWorkspace) -> Result<Works
         archives::source(app, &by.user, key).await?;
     }
     match app.store().workspace_create(&by.act, new, app.config.limits, by.actor()).await? {
-        Created::Created(workspace) => Ok(*workspace),
+        Created::Created(workspace) | Created::Already(workspace) => Ok(*workspace),
+        Created::KeyTaken => {
+            let why = "was sent before with another request: choose another key".into();
+            Err(Denied::Invalid { field: "Idempotency-Key", why })
+        }
         Created::LimitReached(hit) => Err(Denied::Limit(hit)),
         Created::ArchiveGone => Err(archives::gone("from_archive")),
     }

@@ -111,6 +111,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         data_dir: data_dir(&mut r, home),
         public_base_url: public_base_url(&mut r, listen),
         public_base_url_is_set: r.is_set("public_base_url"),
+        exec: r.read("exec", |word| Some(word == "on")),
         hosts_allowed: r.read("hosts_allowed", value::hosts),
         metrics: MetricsConfig {
             listen: r.read("metrics.listen", value::maybe_address),

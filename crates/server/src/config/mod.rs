@@ -38,6 +38,8 @@ pub struct Config {
     pub public_base_url: String,
     /// Whether somebody chose it.
     pub public_base_url_is_set: bool,
+    /// Whether programs, files and ports of workspaces can be reached by the API.
+    pub exec: bool,
     /// More hosts under which this server answers.
     pub hosts_allowed: Vec<String>,
     /// Where machines ask how it is, apart from everybody else.

@@ -51,6 +51,13 @@ pub static SETTINGS: &[Setting] = &[
         "Addresses or networks (10.0.0.0/8) of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
     ),
     setting(
+        "exec",
+        "EXEC",
+        "on",
+        ValueKind::OneOf(&["on", "off"]),
+        "Whether owners can run programs, read and write files and connect to ports in their workspaces by the API, with a session or a token.",
+    ),
+    setting(
         "hosts_allowed",
         "HOSTS_ALLOWED",
         "",

@@ -63,7 +63,7 @@ macro_rules! contract_suite {
                 a_workspace_may_have_its_own_mode]
             labels: [labels_are_kept_and_edited_whole, lists_are_filtered_by_label, slugs_are_made_from_names,
                 many_creations_at_once_have_slugs_of_their_own]
-            life: [a_new_workspace_is_what_was_asked_for, an_edit_changes_only_what_it_names,
+            life: [a_new_workspace_is_what_was_asked_for, what_is_created_once_is_not_created_twice, an_edit_changes_only_what_it_names,
                 the_table_of_wishes, asking_again_changes_nothing_but_counts_as_activity,
                 deleting_keeps_the_row_and_hides_it, history_is_newest_first_and_pages]
             limit: [fifty_at_once_get_exactly_the_places, fifty_creations_at_once_too,
@@ -145,6 +145,7 @@ pub(crate) fn new_workspace(owner: UserId, name: &str, desired: Desired) -> NewW
         standby_ttl_seconds: None,
         archive_ttl_seconds: None,
         from_archive: None,
+        once: None,
         activity_mode: None,
         labels: Labels::default(),
     }

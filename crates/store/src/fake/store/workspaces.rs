@@ -9,7 +9,7 @@ use codehub_domain::{
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
     gc::{self, GcRow, Item},
-    intent::{self, shown_change},
+    intent::{self, Once, shown_change},
     limits::{LimitHit, Limits, RunningWorkspace, needs_a_place, takes_a_place},
     recovery::{self, Recovery, RecoveryRefusal},
     slug,
@@ -34,6 +34,19 @@ impl Step<'_> {
         if new.desired == Desired::Deleted || self.state.workspaces.contains_key(&new.id) {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
         }
+        if let Some(once) = &new.once {
+            let before = self.state.creations.get(&(new.owner, once.key.clone()));
+            let since = Once::since(self.now);
+            if let Some((request, id, _)) = before.filter(|(_, _, at)| *at >= since) {
+                return Ok(match self.state.workspaces.get(id) {
+                    Some(workspace) if *request == once.request => {
+                        Created::Already(Box::new(workspace.clone()))
+                    }
+                    _ => Created::KeyTaken,
+                });
+            }
+        }
+        let once = new.once.clone();
         let from_archive = new.from_archive;
         let mut workspace = intent::created(new, String::new(), self.now);
         if takes_a_place(&workspace)
@@ -51,6 +64,9 @@ impl Step<'_> {
         self.audit(by, &trail::workspace_created(&workspace, from_archive));
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
+        if let Some(Once { key, request }) = once {
+            self.state.creations.insert((workspace.owner, key), (request, workspace.id, self.now));
+        }
         self.state.workspaces.insert(workspace.id, workspace.clone());
         Ok(Created::Created(Box::new(workspace)))
     }
