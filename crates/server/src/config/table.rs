@@ -360,7 +360,7 @@ pub static SETTINGS: &[Setting] = &[
         "IDE_COMMAND",
         "",
         ValueKind::Words,
-        "For ide.kind = \"command\": the program and its arguments, run without a shell. {port}, {home}, {id} and {base_path} are filled in; a program that is given {socket} (RUNTIME=process) listens on that Unix socket, which nobody else on the machine can reach, and not on a port.",
+        "For ide.kind = \"command\": the program and its arguments, run without a shell. {port}, {home}, {id} and {base_path} are filled in; a program that is given {socket} listens on that Unix socket, which nobody else on the machine can reach, and not on a port.",
     ),
     setting(
         "ide.health_path",
