@@ -24,10 +24,17 @@ async fn a_program_is_run_and_its_end_is_told() {
     assert_eq!(ran["exit"], json!({ "signal": "TERM" }));
     let ran = run(&server, &id, json!({ "command": ["sh", "-c", "yes | head -c 3000000"] })).await;
     assert_eq!((ran["stdout"].as_str().unwrap().len(), &ran["truncated"]), (1 << 20, &json!(true)));
-    let ran = run(&server, &id, json!({ "command": ["sh", "-c", "sleep 600; :", "too-long"], "timeout_seconds": 1 })).await;
+    let ran = run(
+        &server,
+        &id,
+        json!({ "command": ["sh", "-c", "sleep 600; :", "too-long"], "timeout_seconds": 1 }),
+    )
+    .await;
     assert_eq!((&ran["exit"], &ran["timed_out"]), (&json!(null), &json!(true)));
     // What it leaves in the background does not hold it up, and stays.
-    let ran = run(&server, &id, json!({ "command": ["sh", "-c", "sh -c 'sleep 601; :' left-over & echo done"] })).await;
+    let ran =
+        run(&server, &id, json!({ "command": ["sh", "-c", "sh -c 'sleep 601; :' left-over & echo done"] }))
+            .await;
     assert_eq!(ran["stdout"], "done\n");
     assert_eq!(sh(&server, &id, "grep -ls '[l]eft-over' /proc/[0-9]*/cmdline | wc -l").await.trim(), "1");
     eventually("what took too long is gone", async || {
@@ -82,8 +89,10 @@ async fn a_terminal_is_typed_into_and_resized_and_strangers_are_kept_out() {
     let mut socket = Socket::exec(&server, &id, tty).await;
     socket.send(4, br#"{"cols":91,"rows":17}"#).await;
     socket.send(0, b"stty size; cat\n").await;
+    socket.send(0, b"typed\n").await;
     let mut seen = String::new();
-    while !seen.contains("17 91") {
+    // Once as it is typed, and once by the program that reads it.
+    while !seen.contains("17 91") || seen.matches("typed").count() < 2 {
         let (kind, rest) = socket.next().await.expect("more");
         assert_eq!(kind, 1, "a terminal has one output");
         seen.push_str(&String::from_utf8_lossy(&rest));
@@ -210,7 +219,10 @@ async fn a_killed_server_ends_what_it_ran_and_a_killed_program_inside_is_replace
     .await;
     assert_ne!(server.inside(&id, "/pid").await.as_deref(), Some(pid.as_str()));
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    assert!(stat.is_ok_and(|stat| stat.contains(") Z ")) || !fs::exists(format!("/proc/{pid}")).unwrap(), "never two");
+    assert!(
+        stat.is_ok_and(|stat| stat.contains(") Z ")) || !fs::exists(format!("/proc/{pid}")).unwrap(),
+        "never two"
+    );
 }
 
 /// Whatever a workspace puts in the place of the program inside gets nothing of anybody else.
@@ -272,12 +284,16 @@ async fn what_listens_inside_is_connected_to() {
         assert_eq!(socket.next().await.unwrap(), (b'H', b"ELLO".to_vec()));
     }
     let listed = server.get(&format!("/workspaces/{id}/ports")).await;
-    let found = listed["items"].as_array().unwrap().iter().find(|it| it["port"].to_string() == port);
+    let found =
+        listed["items"].as_array().unwrap().iter().find(|it| it["port"] == port.parse::<u16>().unwrap());
     let found = found.unwrap_or_else(|| panic!("{listed}"));
     assert!(found["process"].as_str().unwrap().starts_with("python3"), "{found}");
     assert_eq!(found["loopback_only"], true);
     let usage = server.get(&format!("/workspaces/{id}/usage")).await;
-    assert!(usage["processes"].as_u64().unwrap() >= 2 && usage["memory_bytes"].as_u64().unwrap() > 1 << 20, "{usage}");
+    assert!(
+        usage["processes"].as_u64().unwrap() >= 2 && usage["memory_bytes"].as_u64().unwrap() > 1 << 20,
+        "{usage}"
+    );
     assert_eq!(usage["home_complete"], true);
     let nobody = Socket::open(&server, &format!("/workspaces/{id}/tcp/1"), "codehub.tcp.v1").await;
     assert_eq!(nobody.err(), Some(503));

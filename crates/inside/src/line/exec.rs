@@ -113,7 +113,7 @@ impl Running {
         let over = CancellationToken::new();
         let _over = over.clone().drop_guard();
         let (stdin, terminal, mut readers) = ends.serve(&output, &over);
-        let fed = feed(input, stdin, terminal, |signal| children.signal_group(pid, signal));
+        let fed = feed(input, Some(stdin), terminal, |signal| children.signal_group(pid, signal));
         let ending = tokio::select! {
             ending = &mut ended => ending.ok(),
             () = output.closed() => None,
@@ -135,12 +135,11 @@ impl Running {
 
 impl Ends {
     /// Starts reading. What there is to be read ends a little after `over`.
-    #[expect(clippy::type_complexity, reason = "three parts that go three ways at once")]
     fn serve(
         self,
         output: &Output,
         over: &CancellationToken,
-    ) -> (Option<mpsc::Sender<Bytes>>, Option<Terminal>, tokio::task::JoinSet<()>) {
+    ) -> (mpsc::Sender<Bytes>, Option<Terminal>, tokio::task::JoinSet<()>) {
         let mut readers = tokio::task::JoinSet::new();
         let (sender, queue) = mpsc::channel(WAITING);
         match self {
@@ -148,7 +147,7 @@ impl Ends {
                 tokio::spawn(write(stdin, queue));
                 readers.spawn(read(stdout, channel::STDOUT, output.clone(), over.clone()));
                 readers.spawn(read(stderr, channel::STDERR, output.clone(), over.clone()));
-                (Some(sender), None, readers)
+                (sender, None, readers)
             }
             Self::Terminal(mut terminal) => {
                 let all_read = terminal.serve(queue, output.clone());
@@ -163,7 +162,7 @@ impl Ends {
                         () = late => {}
                     }
                 });
-                (Some(sender), Some(terminal), readers)
+                (sender, Some(terminal), readers)
             }
         }
     }

@@ -19,8 +19,8 @@ use utoipa::{
 };
 
 use super::{
-    actions, activity, archives, audit, auth, events, exec, files, health, history, logs, ports, setup, system, tcp,
-    tokens, users, workspaces,
+    actions, activity, archives, audit, auth, events, exec, files, health, history, logs, ports, setup,
+    system, tcp, tokens, users, workspaces,
 };
 use crate::app::App;
 use codehub_proxy::credential::CookieNames;

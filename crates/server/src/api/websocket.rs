@@ -13,8 +13,8 @@ use futures::{
 use http::{
     HeaderValue, StatusCode,
     header::{
-        CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
-        UPGRADE,
+        AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+        SEC_WEBSOCKET_VERSION, UPGRADE,
     },
 };
 use tokio::{net::TcpStream, time::timeout};
@@ -28,10 +28,7 @@ use tokio_tungstenite::{
 };
 
 use super::error::{ApiError, Code, Result};
-use crate::{
-    app::App,
-    auth::{self, Via, origin},
-};
+use crate::{app::App, auth::origin};
 
 /// The longest message, either way.
 pub(super) const LONGEST: usize = 64 * 1024;
@@ -66,11 +63,8 @@ impl FromRequestParts<Arc<App>> for Handshake {
             says(CONNECTION, "upgrade") && says(UPGRADE, "websocket") && says(SEC_WEBSOCKET_VERSION, "13");
         let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| upgrades).cloned();
         let protocols = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
-        // Browsers open WebSockets for any page, with cookies.
-        let by_cookie = match auth::identify_sender(app, parts).await {
-            Ok(identity) => matches!(identity.via, Via::Session(_)),
-            Err(_) => true,
-        };
+        // Browsers open WebSockets for any page, with cookies. A token, where there is one, is what counts.
+        let by_cookie = !headers.contains_key(AUTHORIZATION);
         let source = origin::source(&app.config, parts);
         let foreign = source == origin::Source::Foreign || (by_cookie && source != origin::Source::Ours);
         Ok(Self { key, protocols: protocols.unwrap_or_default().to_owned(), foreign })
