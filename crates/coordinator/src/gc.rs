@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
-    Epoch, Timestamp, VolumeKey,
-    gc::{self, GcPlan, GcPolicy, Item},
+    ArchiveKey, Epoch, Timestamp, VolumeKey,
+    audit::Act,
+    gc::{self, Archived, GcPlan, GcPolicy, Item},
 };
 use codehub_runtime::{
     Among,
+    archives::ListedArchive,
     volumes::{ListedVolume, Scope},
 };
 use codehub_store::GcClaim;
@@ -75,6 +77,7 @@ pub async fn outlook(backends: &Backends, policy: &GcPolicy) -> anyhow::Result<O
             (Item::Volume { workspace: key.workspace, generation: key.generation }, key)
         })
         .collect();
+    let archived = archived(backends, &archives).await?;
     let listed: BTreeMap<Item, Option<u64>> = archives
         .iter()
         .map(|archive| (Item::Archive(archive.key), Some(archive.size)))
@@ -82,7 +85,7 @@ pub async fn outlook(backends: &Backends, policy: &GcPolicy) -> anyhow::Result<O
         .collect();
     let now = store.now().await?;
     let items: BTreeSet<Item> = listed.keys().copied().collect();
-    let plan = gc::plan(&items, &in_use, &rows, &seen_before, policy, approved, now);
+    let plan = gc::plan(&items, &archived, &in_use, &rows, &seen_before, policy, approved, now);
     Ok(Outlook { plan, listed, now, volume_of, approved })
 }
 
@@ -90,21 +93,24 @@ pub async fn outlook(backends: &Backends, policy: &GcPolicy) -> anyhow::Result<O
 pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     let backends = &context.backends;
     let store = &backends.store;
-    let Outlook { plan, volume_of, approved, .. } = outlook(backends, &context.settings.gc).await?;
+    let Outlook { plan, now, volume_of, approved, .. } = outlook(backends, &context.settings.gc).await?;
     if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
         return Ok(false);
     }
     note_brake(context, &plan, approved).await?;
     let mut failed = 0_usize;
-    for item in &plan.delete {
+    // The newest first: what has parts in older ones goes before them.
+    for item in plan.delete.iter().rev() {
+        let mut only_mark = false;
         match store.gc_claim(epoch, *item).await? {
             GcClaim::Claimed => {}
+            GcClaim::HoldsParts => only_mark = true,
             // Somebody went back to it since the references were read.
             GcClaim::InUse => continue,
             GcClaim::Fenced => return Ok(false),
         }
         // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
-        match delete(context, epoch, item, volume_of.get(item)).await {
+        match delete(context, epoch, item, volume_of.get(item), only_mark).await {
             Ok(()) => {
                 metrics::counter!(crate::metric::GC_DELETED).increment(1);
                 tracing::info!(%item, "deleted what nothing refers to");
@@ -117,8 +123,53 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     }
     backends.archives.sweep().await?;
     store.sessions_sweep().await?;
+    if !prune_audit(context, epoch, now).await? {
+        return Ok(false);
+    }
     anyhow::ensure!(failed == 0, "{failed} of {} could not be deleted", plan.delete.len());
     Ok(true)
+}
+
+/// What is known of the archives beyond their keys. Where there is no record, their own word counts: it can only keep
+/// more.
+async fn archived(backends: &Backends, listed: &[ListedArchive]) -> anyhow::Result<Archived> {
+    let mut archived = Archived { parts: backends.store.archive_parts().await?, ..Archived::default() };
+    let recorded: BTreeSet<ArchiveKey> = backends.store.archive_keys().await?.into_iter().collect();
+    for ListedArchive { key, complete, .. } in listed {
+        if !complete {
+            archived.unfinished.insert(*key);
+        } else if !recorded.contains(key) {
+            match backends.archives.head(key).await {
+                Ok(Some(meta)) => {
+                    let parts = meta.parts.iter().filter_map(|op| op.parse().ok()).collect();
+                    archived.parts.insert(*key, parts);
+                    archived.unrecorded.insert(*key);
+                }
+                // Nothing can be restored from it, so it needs nothing.
+                Ok(None) => {}
+                Err(error) if error.is_corrupted() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(archived)
+}
+
+/// How many events go in one transaction: few enough that nobody waits for it.
+const PRUNED_AT_ONCE: u32 = 5000;
+
+/// Removes what the audit trail need not hold any more; `false` when fenced.
+async fn prune_audit(context: &Context, epoch: Epoch, now: Timestamp) -> anyhow::Result<bool> {
+    let keep = context.settings.audit_retention;
+    let Some(before) = now.checked_sub(keep).ok().filter(|_| !keep.is_zero()) else { return Ok(true) };
+    let by = Act::system(&context.replica);
+    loop {
+        match context.backends.store.audit_prune(&by, epoch, before, PRUNED_AT_ONCE).await? {
+            None => return Ok(false),
+            Some(removed) if removed < u64::from(PRUNED_AT_ONCE) => return Ok(true),
+            Some(_) => {}
+        }
+    }
 }
 
 async fn delete(
@@ -126,9 +177,11 @@ async fn delete(
     epoch: Epoch,
     item: &Item,
     volume: Option<&VolumeKey>,
+    only_mark: bool,
 ) -> anyhow::Result<()> {
     let backends = &context.backends;
     match (item, volume) {
+        (Item::Archive(key), _) if only_mark => backends.archives.delete_mark(key).await?,
         (Item::Archive(key), _) => backends.archives.delete(key).await?,
         (Item::Volume { workspace, .. }, Some(key)) => {
             if backends.instances.status(*workspace).await?.is_none() {

@@ -7,7 +7,7 @@ mod home;
 
 use codehub_domain::{
     Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,
-    activity::{Hold, SNOOZED},
+    activity::{Hold, MOST_HOLDS, SNOOZED},
     audit::{AuditAction, AuditObject},
     desired::Refusal,
     event::Reason,
@@ -38,6 +38,8 @@ pub enum Denied {
     NotRunning,
     #[error("the workspace is in ERROR: recover it first")]
     NeedsRecovery,
+    #[error("the workspace has {MOST_HOLDS} keep-awake leases already: give some of them back first")]
+    TooManyHolds,
     #[error("{}", recovery_text(.0))]
     Recovery(RecoveryRefusal),
     #[error("{}", limit_text(.0))]
@@ -143,7 +145,11 @@ pub async fn create(app: &App, by: &Identity, new: NewWorkspace) -> Result<Works
         archives::source(app, &by.user, key).await?;
     }
     match app.store().workspace_create(&by.act, new, app.config.limits, by.actor()).await? {
-        Created::Created(workspace) => Ok(*workspace),
+        Created::Created(workspace) | Created::Already(workspace) => Ok(*workspace),
+        Created::KeyTaken => {
+            let why = "was sent before with another request: choose another key".into();
+            Err(Denied::Invalid { field: "Idempotency-Key", why })
+        }
         Created::LimitReached(hit) => Err(Denied::Limit(hit)),
         Created::ArchiveGone => Err(archives::gone("from_archive")),
     }
@@ -253,6 +259,9 @@ pub async fn hold(
     }
     if workspace.desired != Desired::Running {
         return Err(Denied::NotRunning);
+    }
+    if app.store().workspace_holds(id).await?.len() >= MOST_HOLDS {
+        return Err(Denied::TooManyHolds);
     }
     let new = NewHold { id: HoldId::from_uuid(Uuid::now_v7()), by: user.id, seconds, reason: reason.into() };
     let (_, hold) = app.store().workspace_hold(id, new).await?.ok_or(Denied::NotFound)?;

@@ -48,16 +48,23 @@ POST   /api/v1/workspaces/{id}/archive                      -YYFY
 GET    /api/v1/workspaces/{id}/archives                     -YYFY
 GET    /api/v1/workspaces/{id}/archives/{archive}/file      -HHFF
 GET    /api/v1/workspaces/{id}/archives/{archive}/files     -HHFF
+GET    /api/v1/workspaces/{id}/exec                         -YYFF
+POST   /api/v1/workspaces/{id}/exec                         -YYFF
+GET    /api/v1/workspaces/{id}/files                        -YYFF
+PUT    /api/v1/workspaces/{id}/files                        -YYFF
 GET    /api/v1/workspaces/{id}/history                      -YYFY
 DELETE /api/v1/workspaces/{id}/keepalive                    -YYFY
 GET    /api/v1/workspaces/{id}/keepalive                    -YYFY
 POST   /api/v1/workspaces/{id}/keepalive                    -YYFF
 DELETE /api/v1/workspaces/{id}/keepalive/{hold}             -HHFH
 GET    /api/v1/workspaces/{id}/logs                         -YYFY
+GET    /api/v1/workspaces/{id}/ports                        -YYFF
 POST   /api/v1/workspaces/{id}/recover                      -YYFY
 POST   /api/v1/workspaces/{id}/snooze                       -YYFF
 POST   /api/v1/workspaces/{id}/start                        -YYFF
 POST   /api/v1/workspaces/{id}/stop                         -YYFY
+GET    /api/v1/workspaces/{id}/tcp/{port}                   -YYFF
+GET    /api/v1/workspaces/{id}/usage                        -YYFF
 GET    /assets/{version}/{name}                             YYYYY
 GET    /favicon.ico                                         YYYYY
 GET    /flash                                               -YYYY
@@ -190,6 +197,7 @@ async fn cell(app: &TestApp, caller: usize, method: &Method, route: &str) -> cha
         .replace("{token}", &tokens_of_victim[0].id.to_string())
         .replace("{archive}", &archive)
         .replace("{hold}", &Uuid::now_v7().to_string())
+        .replace("{port}", "3000")
         .replace("{version}", "x")
         .replace("{name}", "app.css");
     let client = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();

@@ -48,9 +48,26 @@ const EARLY: usize = 8 << 20;
 /// Which job, and with what.
 #[derive(Debug, Clone)]
 pub(super) enum Job {
-    Prepare { at_least: u64 },
-    Pack { level: i32 },
-    Unpack { size: u64, uncompressed: u64, entries: u64 },
+    Prepare {
+        at_least: u64,
+    },
+    Pack {
+        level: i32,
+    },
+    /// Without the chunks that it is told of first, in so many bytes.
+    PackChunks {
+        level: i32,
+        known: u64,
+    },
+    Unpack {
+        size: u64,
+        uncompressed: u64,
+        entries: u64,
+    },
+    UnpackTar {
+        uncompressed: u64,
+        entries: u64,
+    },
 }
 
 impl Job {
@@ -60,7 +77,17 @@ impl Job {
         match self {
             Self::Prepare { .. } => Self::PREPARE,
             Self::Pack { .. } => "pack",
+            Self::PackChunks { .. } => "pack-chunks",
             Self::Unpack { .. } => "unpack",
+            Self::UnpackTar { .. } => "unpack-tar",
+        }
+    }
+
+    /// Whether something is sent to it.
+    fn listens(&self) -> bool {
+        match self {
+            Self::Prepare { .. } | Self::Pack { .. } => false,
+            Self::PackChunks { .. } | Self::Unpack { .. } | Self::UnpackTar { .. } => true,
         }
     }
 }
@@ -78,6 +105,8 @@ struct Inner {
     gid: u32,
     /// What the helpers' image is made from, should the engine not have it.
     exe: PathBuf,
+    /// Which image that is.
+    image: tokio::sync::OnceCell<String>,
     making: tokio::sync::Mutex<()>,
 }
 
@@ -86,7 +115,9 @@ impl Jobs {
     /// helpers' image, it is made from `exe`.
     pub fn new(engine: Arc<Engine>, deployment: &str, (uid, gid): (u32, u32), exe: PathBuf) -> Self {
         let making = tokio::sync::Mutex::default();
-        Self { inner: Arc::new(Inner { engine, deployment: deployment.to_owned(), uid, gid, exe, making }) }
+        let image = tokio::sync::OnceCell::new();
+        let deployment = deployment.to_owned();
+        Self { inner: Arc::new(Inner { engine, deployment, uid, gid, exe, image, making }) }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
@@ -121,7 +152,7 @@ impl Jobs {
         let inner = &self.inner;
         {
             let _one = inner.making.lock().await;
-            image::ensure_own(&inner.engine, &inner.exe).await?;
+            image::ensure_own(&inner.engine, inner.image().await?, &inner.exe).await?;
         }
         // What is left may be of whoever leads now.
         fence.check().await?;
@@ -215,13 +246,13 @@ impl Inner {
     ) -> Result<Running> {
         let client = self.engine.client().await?;
         let options = CreateContainerOptionsBuilder::new().name(name).build();
-        let body = self.body(job, key, volume_labels);
+        let body = self.body(self.image().await?, job, key, volume_labels);
         let created = client.create_container(Some(options), body).await;
         let exact = created.map_err(self.engine.failed("make a storage job"))?.id;
         let guard = Guard { engine: Arc::clone(&self.engine), exact: Some(exact.clone()) };
         let options = AttachContainerOptionsBuilder::new()
             .stream(true)
-            .stdin(matches!(job, Job::Unpack { .. }))
+            .stdin(job.listens())
             .stdout(true)
             .stderr(true)
             .build();
@@ -240,7 +271,25 @@ impl Inner {
         })
     }
 
-    fn body(&self, job: &Job, key: &VolumeKey, volume_labels: Option<Labels>) -> ContainerCreateBody {
+    /// The image of the helpers, by what is in it.
+    async fn image(&self) -> Result<&str> {
+        let name = || async {
+            let exe = self.exe.clone();
+            let named = tokio::task::spawn_blocking(move || image::job_image(&exe)).await;
+            named.map_err(std::io::Error::other).flatten().map_err(|error| {
+                RuntimeError::Failed(format!("{} cannot be read: {error}", self.exe.display()))
+            })
+        };
+        self.image.get_or_try_init(name).await.map(String::as_str)
+    }
+
+    fn body(
+        &self,
+        image: &str,
+        job: &Job,
+        key: &VolumeKey,
+        volume_labels: Option<Labels>,
+    ) -> ContainerCreateBody {
         let root = "0:0".to_owned();
         let (words, user, capabilities, read_only) = match job {
             Job::Prepare { at_least } => {
@@ -249,8 +298,15 @@ impl Inner {
             }
             // The home may hold what its owner has no right to read.
             Job::Pack { level } => (vec![level.to_string()], root, vec!["DAC_READ_SEARCH"], true),
+            Job::PackChunks { level, known } => {
+                (vec![level.to_string(), known.to_string()], root, vec!["DAC_READ_SEARCH"], true)
+            }
             Job::Unpack { size, uncompressed, entries } => {
                 let words = [size, uncompressed, entries].map(u64::to_string).to_vec();
+                (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
+            }
+            Job::UnpackTar { uncompressed, entries } => {
+                let words = [uncompressed, entries].map(u64::to_string).to_vec();
                 (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
             }
         };
@@ -260,9 +316,9 @@ impl Inner {
         }
         let mut cmd = vec!["storage-job".to_owned(), job.name().to_owned()];
         cmd.extend(words);
-        let stdin = matches!(job, Job::Unpack { .. });
+        let stdin = job.listens();
         ContainerCreateBody {
-            image: Some(image::own_image()),
+            image: Some(image.to_owned()),
             entrypoint: Some(vec![image::PROGRAM.to_owned()]),
             cmd: Some(cmd),
             user: Some(user),

@@ -226,7 +226,7 @@ impl Inner {
         })
     }
 
-    /// Takes a port, makes room for a socket and writes down what is about to be started.
+    /// Takes a port, makes room for sockets and writes down what is about to be started.
     async fn reserve(self: &Arc<Self>, spec: &InstanceSpec, home: &Home) -> io::Result<Record> {
         let _gate = self.ports.lock().await;
         let inner = Arc::clone(self);
@@ -236,9 +236,7 @@ impl Inner {
             for other in inner.records.all()?.into_iter().filter(|&other| other != id) {
                 taken.extend(inner.records.load(other)?.map(|record| record.port));
             }
-            if inner.on_socket || inner.sandbox().is_some() {
-                inner.sockets.prepare(id)?;
-            }
+            inner.sockets.prepare(id)?;
             free_port(&taken)
         });
         let listen = Listen { port: port.await?, socket: self.on_socket };
@@ -257,7 +255,7 @@ impl Inner {
     ) -> Record {
         let (id, home) = (workspace.to_string(), home.told.to_string_lossy());
         let path = socket.then(|| self.sockets.path(workspace));
-        let fill = Fill { port, socket: path.as_deref(), home: &home, id: &id, base_path };
+        let fill = Fill { port, socket: path.as_deref(), guarded: false, home: &home, id: &id, base_path };
         Record {
             workspace,
             generation,

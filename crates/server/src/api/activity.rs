@@ -238,6 +238,7 @@ async fn take(
     (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: it is not meant to run", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: it has 64 leases already", body = ErrorBody),
 ))]
 async fn keep_awake(
     State(app): State<Arc<App>>,
@@ -265,6 +266,7 @@ struct Snooze {
     (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: it is not meant to run", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: it has 64 leases already", body = ErrorBody),
 ))]
 async fn snooze(
     State(app): State<Arc<App>>,

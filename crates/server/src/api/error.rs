@@ -207,6 +207,7 @@ impl From<Denied> for ApiError {
             Denied::NotRunning | Denied::NeedsRecovery | Denied::Recovery(_) => {
                 Self::new(Code::InvalidState, message)
             }
+            Denied::TooManyHolds => Self::new(Code::LimitExceeded, message),
             Denied::Limit(hit) => {
                 let running: Vec<Value> =
                     hit.running.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect();

@@ -17,7 +17,13 @@ use codehub_store::{Adopted, Recovered, Store, UserChange, UserEdit, belongs_to}
 use uuid::Uuid;
 
 use super::password;
-use crate::{auth::act, backends, config::Config, passwords::Passwords, service::Denied};
+use crate::{
+    auth::act,
+    backends,
+    config::{Config, RuntimeKind},
+    passwords::Passwords,
+    service::Denied,
+};
 use codehub_coordinator::gc;
 use codehub_domain::fields as rules;
 
@@ -127,6 +133,7 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
     match command {
         UserCommand::Add { username, admin } => {
             rules::username(&username).map_err(anyhow::Error::msg)?;
+            refuse_second_user_without_sandbox(config, &*store).await?;
             let hash = Passwords::default().hash(&password::read_new()?).await?;
             let role = if admin { Role::Admin } else { Role::User };
             let id = UserId::from_uuid(Uuid::now_v7());
@@ -149,6 +156,23 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
             done(&username, store.user_delete(&act::operator(), user.id).await?)?;
             println!("deleted {username}");
         }
+    }
+    Ok(())
+}
+
+/// As `POST /users` does: a second user would have to be trusted with everything of the first.
+async fn refuse_second_user_without_sandbox(config: &Config, store: &dyn Store) -> anyhow::Result<()> {
+    if config.runtime.kind != RuntimeKind::Process
+        || config.runtime.unsandboxed_users
+        || store.user_count().await? == 0
+    {
+        return Ok(());
+    }
+    if !backends::build_backends(config).await?.instances.isolates_users() {
+        bail!(
+            "workspaces run without a sandbox on this server, so users could read and change each other's files: \
+             install bubblewrap, or allow it with PROCESS_UNSANDBOXED_USERS=many"
+        );
     }
     Ok(())
 }
@@ -250,7 +274,7 @@ async fn recover(
 async fn adopt(config: &Config, store: &dyn Store, key: ArchiveKey) -> anyhow::Result<()> {
     let archives = backends::open_archives(config, store).await?;
     let Some(found) = archives.describe(&key.to_string()).await? else { bail!("there is no archive {key}") };
-    let found = of_expected(key, found);
+    let found = of_expected(key, found)?;
     match store.archive_adopt(&act::operator(), None, &found).await? {
         Adopted::Adopted => println!("adopted {key}: {} bytes, sha256 {}", found.size, found.sha256),
         Adopted::Known(known) if known == found => println!("{key} is recorded already, as it is now"),

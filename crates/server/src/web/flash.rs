@@ -68,6 +68,7 @@ flashes! {
     NotRunning Bad "not-running": "The workspace is not running. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
     NothingTicked Bad "nothing-ticked": "No workspace was selected.", "선택한 워크스페이스가 없습니다.";
     NeedsRecovery Bad "needs-recovery": "The workspace has an error. Recover it first.", "워크스페이스에 오류가 있습니다. 먼저 복구하세요.";
+    TooManyLeases Bad "too-many-leases": "The workspace has too many keep-awake leases already. Give some of them back first.", "유지 요청이 너무 많습니다. 먼저 일부를 해제하세요.";
     NotInError Bad "not-in-error": "There is nothing to recover from anymore.", "더 이상 복구할 오류가 없습니다.";
     HomeIsLost Bad "home-is-lost": "The home directory is missing. Choose an archive, or confirm that you want to start with an empty home directory.", "홈 데이터가 유실되었습니다. 복원할 보관본을 고르거나, 빈 홈으로 시작한다는 데 동의하세요.";
     WouldDropHome Bad "would-drop-home": "The home directory still exists, and restoring an archive would discard it. Confirm that, or recover without an archive.", "현재 홈 데이터가 남아 있습니다. 보관본으로 되돌리면 사라지므로 동의가 필요합니다. 또는 보관본 없이 복구하세요.";
@@ -195,6 +196,7 @@ impl Flash {
             Denied::Busy(operation) => Self::Busy(operation),
             Denied::NotRunning => Plain::NotRunning.into(),
             Denied::NeedsRecovery => Plain::NeedsRecovery.into(),
+            Denied::TooManyHolds => Plain::TooManyLeases.into(),
             Denied::Recovery(RecoveryRefusal::NotInError) => Plain::NotInError.into(),
             Denied::Recovery(RecoveryRefusal::HomeIsLost) => Plain::HomeIsLost.into(),
             Denied::Recovery(RecoveryRefusal::WouldDropHome) => Plain::WouldDropHome.into(),

@@ -151,6 +151,7 @@ fn safeguard(view: &PageContext, Safeguard { name, state, text }: &Safeguard) ->
     let label = match *name {
         "engine" => view.t.container_engine,
         "firewall" => view.t.firewall,
+        "reach" => view.t.way_in,
         "sandbox" => view.t.sandbox,
         "network" => view.t.workspace_network,
         "limits" => view.t.workspace_limits,

@@ -60,6 +60,7 @@ pub(crate) async fn lists_have_an_order(harness: &Harness) {
         uncompressed: 1 << 41,
         entries: 7,
         index_sha256: None,
+        parts: Vec::new(),
     };
     let saved = harness.store.workspace_save_archived(epoch, &read, &next, &[], Some(&record)).await.unwrap();
     assert!(matches!(saved, Saved::Saved(_)), "{saved:?}");

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Phase, UserId, Workspace, WorkspaceId,
+    Desired, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     audit::Act,
     change::Change,
     event::{Actor, HistoryEntry},
     gc::Item,
-    intent::{self, Edit, NewWorkspace},
+    intent::{self, Edit, NewWorkspace, Once},
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
     recovery::Recovery,
 };
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Ask, Asked, Created, ListFilter, ListOrder, Page, Recovered, Result, Workspaces,
-    row::{self, workspace_columns},
+    row::{self, SqlRow as _, workspace_columns},
     trail,
 };
 
@@ -158,8 +158,14 @@ async fn create<S: SqlStore>(
 ) -> Result<Created> {
     let mut write = store.write().await?;
     people::existing(&mut write, new.owner).await?;
+    let now = write.now().await?;
+    if let Some(once) = &new.once
+        && let Some(before) = created_before(&mut write, &new, once, now).await?
+    {
+        return Ok(before);
+    }
     let from_archive = new.from_archive;
-    let mut workspace = intent::created(new, String::new(), write.now().await?);
+    let mut workspace = intent::created(new, String::new(), now);
     if takes_a_place(&workspace)
         && let Some(hit) = limit_hit(&mut write, workspace.id, workspace.owner, limits).await?
     {
@@ -179,6 +185,35 @@ async fn create<S: SqlStore>(
     audit::append(&mut write, by, &trail::workspace_created(&workspace, from_archive)).await?;
     write.commit().await?;
     Ok(Created::Created(Box::new(workspace)))
+}
+
+/// Writes down that this is created, or finds what was. Two at once wait for each other here.
+async fn created_before(
+    write: &mut impl SqlWrite,
+    new: &NewWorkspace,
+    once: &Once,
+    now: Timestamp,
+) -> Result<Option<Created>> {
+    let sql = "DELETE FROM creations WHERE owner_user_id = $1 AND created_at < $2";
+    write.run(sql, args![new.owner, Once::since(now)]).await?;
+    let sql = "INSERT INTO creations (owner_user_id, key, request, workspace_id, created_at)
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT (owner_user_id, key) DO NOTHING";
+    let key = once.key.as_str();
+    if write.run(sql, args![new.owner, key, once.request.as_str(), new.id, now]).await? > 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT request FROM creations WHERE owner_user_id = $1 AND key = $2";
+    let found = write.one(sql, args![new.owner, key]).await?;
+    if found.text("request")? != once.request {
+        return Ok(Some(Created::KeyTaken));
+    }
+    let sql = concat!(
+        "SELECT ",
+        workspace_columns!(),
+        " FROM workspaces WHERE id = (SELECT workspace_id FROM creations WHERE owner_user_id = $1 AND key = $2)"
+    );
+    let workspace = row::workspace(&write.one(sql, args![new.owner, key]).await?)?;
+    Ok(Some(Created::Already(Box::new(workspace))))
 }
 
 /// What begins the same in every new row (nothing is known yet) stands in the statement.

@@ -1,8 +1,8 @@
 //! What each archive of ours is, to hold against whatever the store of archives gives back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use codehub_domain::{ArchiveKey, ArchiveRecord, Epoch, WorkspaceId, audit::Act};
+use codehub_domain::{ArchiveKey, ArchiveRecord, Epoch, OpId, WorkspaceId, audit::Act};
 
 use super::theme;
 use crate::Result;
@@ -31,6 +31,8 @@ theme! {
         async fn archive_record(&self, key: ArchiveKey) -> Result<Option<ArchiveRecord>>;
         /// Every key that has a record, in order.
         async fn archive_keys(&self) -> Result<Vec<ArchiveKey>>;
+        /// Of every archive with a record that is not whole in itself: the operations whose objects hold parts of it.
+        async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>>;
         /// How large the homes of these workspaces were when they were last archived, in bytes before compression;
         /// without those that have no archive on record.
         async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>>;

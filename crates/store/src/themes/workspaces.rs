@@ -21,6 +21,10 @@ use crate::Result;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Created {
     Created(Box<Workspace>),
+    /// It was created before, by the same request.
+    Already(Box<Workspace>),
+    /// Nothing was created: another request had the same key.
+    KeyTaken,
     /// Nothing was created.
     LimitReached(LimitHit),
     /// Nothing was created: the archive it was to begin with is being deleted.

@@ -293,6 +293,7 @@ texts! {
     runtime: "Workspaces run as", "실행 환경";
     container_engine: "Container engine", "컨테이너 엔진";
     firewall: "Firewall", "방화벽";
+    way_in: "Way in", "접속 경로";
     sandbox: "Sandbox", "샌드박스";
     workspace_network: "Network", "네트워크";
     workspace_limits: "Limits", "한도";

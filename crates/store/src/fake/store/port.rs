@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId,
-    Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, OpId, Phase, SessionId, Status, Timestamp, TokenId,
+    UserId, Workspace, WorkspaceId,
     activity::Hold,
     audit::{Act, AuditAction, AuditEntry, AuditEvent, AuditObject},
     event::{Actor, HistoryEntry, Transition},
@@ -466,6 +466,16 @@ impl Audit for FakeStore {
         })
     }
 
+    async fn audit_prune(
+        &self,
+        by: &Act,
+        epoch: Epoch,
+        before: Timestamp,
+        at_most: u32,
+    ) -> Result<Option<u64>> {
+        self.run("audit_prune", |step| Ok(step.audit_prune(by, epoch, before, at_most)))
+    }
+
     async fn audit_list(&self, filter: &AuditFilter) -> Result<Page<AuditEvent>> {
         self.run("audit_list", |step| Ok(step.audit_list(filter)))
     }
@@ -479,6 +489,13 @@ impl ArchiveRecords for FakeStore {
 
     async fn archive_keys(&self) -> Result<Vec<ArchiveKey>> {
         self.run("archive_keys", |step| Ok(step.state.archives.keys().copied().collect()))
+    }
+
+    async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>> {
+        self.run("archive_parts", |step| {
+            let records = step.state.archives.values().filter(|record| !record.parts.is_empty());
+            Ok(records.map(|record| (record.key, record.parts.iter().copied().collect())).collect())
+        })
     }
 
     async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
@@ -500,6 +517,9 @@ impl ArchiveRecords for FakeStore {
             }
             if let Some(known) = step.state.archives.get(&record.key) {
                 return Ok(Adopted::Known(known.clone()));
+            }
+            if step.part_being_deleted(record).is_some() {
+                return Ok(Adopted::BeingDeleted);
             }
             step.state.archives.insert(record.key, record.clone());
             let entry = AuditEntry::ok(AuditAction::ArchiveAdopted, AuditObject::archive(record.key));

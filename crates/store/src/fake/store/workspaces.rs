@@ -3,12 +3,13 @@
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
-    ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace,
+    WorkspaceId,
     audit::Act,
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
     gc::{self, GcRow, Item},
-    intent::{self, shown_change},
+    intent::{self, Once, shown_change},
     limits::{LimitHit, Limits, RunningWorkspace, needs_a_place, takes_a_place},
     recovery::{self, Recovery, RecoveryRefusal},
     slug,
@@ -33,6 +34,19 @@ impl Step<'_> {
         if new.desired == Desired::Deleted || self.state.workspaces.contains_key(&new.id) {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
         }
+        if let Some(once) = &new.once {
+            let before = self.state.creations.get(&(new.owner, once.key.clone()));
+            let since = Once::since(self.now);
+            if let Some((request, id, _)) = before.filter(|(_, _, at)| *at >= since) {
+                return Ok(match self.state.workspaces.get(id) {
+                    Some(workspace) if *request == once.request => {
+                        Created::Already(Box::new(workspace.clone()))
+                    }
+                    _ => Created::KeyTaken,
+                });
+            }
+        }
+        let once = new.once.clone();
         let from_archive = new.from_archive;
         let mut workspace = intent::created(new, String::new(), self.now);
         if takes_a_place(&workspace)
@@ -50,6 +64,9 @@ impl Step<'_> {
         self.audit(by, &trail::workspace_created(&workspace, from_archive));
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
+        if let Some(Once { key, request }) = once {
+            self.state.creations.insert((workspace.owner, key), (request, workspace.id, self.now));
+        }
         self.state.workspaces.insert(workspace.id, workspace.clone());
         Ok(Created::Created(Box::new(workspace)))
     }
@@ -263,6 +280,7 @@ impl Step<'_> {
         if !self.leads(epoch) {
             return Ok(Saved::Fenced);
         }
+        let part_being_deleted = archive.and_then(|archive| self.part_being_deleted(archive));
         let Some(found) = self.state.workspaces.get_mut(&read.id) else {
             return Ok(Saved::Gone);
         };
@@ -271,6 +289,9 @@ impl Step<'_> {
         }
         if next.phase == Phase::Error && next.operation != Operation::None {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
+        }
+        if let Some(part) = part_being_deleted {
+            return Err(StoreError::Failed(format!("its part {part} is being deleted")));
         }
         if let Some(archive) = archive {
             self.state.archives.insert(archive.key, archive.clone());
@@ -367,11 +388,28 @@ impl Step<'_> {
         if self.gc_rows().iter().any(|row| gc::refers(row, item)) {
             return GcClaim::InUse;
         }
+        let mut claimed = GcClaim::Claimed;
         if let Item::Archive(key) = item {
             self.state.archives.remove(&key);
+            if self.has_parts_in(key) {
+                claimed = GcClaim::HoldsParts;
+            }
         }
         self.state.claims.insert(item, self.now);
-        GcClaim::Claimed
+        claimed
+    }
+
+    /// Whether an archive that has a record has parts in the object under this key.
+    fn has_parts_in(&self, key: ArchiveKey) -> bool {
+        self.state.archives.values().any(|record| record.needs().any(|part| part == key))
+    }
+
+    /// One of the objects that hold parts of an archive which may be going.
+    pub(super) fn part_being_deleted(&self, record: &ArchiveRecord) -> Option<ArchiveKey> {
+        let going = |part: &ArchiveKey| {
+            self.state.claims.contains_key(&Item::Archive(*part)) && !self.has_parts_in(*part)
+        };
+        record.needs().find(going)
     }
 }
 
