@@ -9,6 +9,7 @@ mod damage;
 mod docker;
 mod hold;
 mod homes;
+mod inside;
 mod life;
 mod replicas;
 mod simulation;

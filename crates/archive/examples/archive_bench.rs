@@ -7,6 +7,9 @@
 //! through a store in a directory with its commit mark and syncing, and
 //! `put-verify` reads back what it wrote, too. With `s3-` before the verb the
 //! store is a bucket, given as `ENDPOINT BUCKET KEY SECRET`.
+//!
+//! `put-since HOME STORE` stores what has changed since the last one that it
+//! put there (format 3), `fetch-last STORE TARGET` restores that.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -14,7 +17,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use codehub_archive::{Limits, ObjectArchives, PackOptions, Progress, S3Config, Verify, pack, unpack};
+use codehub_archive::{
+    Expected, Limits, ObjectArchives, PackOptions, Progress, S3Config, Verify, pack, unpack,
+};
 use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "bench/bench/home.tar.zst";
@@ -23,7 +28,7 @@ const KEY: &str = "bench/bench/home.tar.zst";
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [verb, from, to] = &arguments[..] else {
-        bail!("usage: archive_bench pack|unpack|put|fetch FROM TO");
+        bail!("usage: archive_bench pack|unpack|put|fetch|put-since|fetch-last FROM TO");
     };
     let (from, to) = (Path::new(from), Path::new(to));
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
@@ -44,6 +49,19 @@ async fn main() -> anyhow::Result<()> {
             }
             archives.put(KEY, from, &progress, &cancel).await?;
         }
+        "put-since" => {
+            let archives = store(verb, to)?.incremental(true);
+            let last = last(&archives).await?;
+            let number = last.as_ref().map_or(0, |(number, ..)| number + 1);
+            let base = last.as_ref().map(|(_, key, expected)| (key.as_str(), expected));
+            let meta = archives.put_since(&numbered(number), base, from, &progress, &cancel).await?;
+            println!("stored {} bytes, parts in {} others", meta.size, meta.parts.len());
+        }
+        "fetch-last" => {
+            let archives = store(verb, from)?;
+            let (_, key, _) = last(&archives).await?.context("nothing was put there")?;
+            archives.fetch(&key, to, &progress, &cancel).await?;
+        }
         "fetch" | "s3-fetch" => {
             store(verb, from)?.fetch(KEY, to, &progress, &cancel).await?;
         }
@@ -59,6 +77,21 @@ async fn main() -> anyhow::Result<()> {
     let (rate, peak) = (mib / seconds, peak.trim());
     println!("{verb}: {mib:.0} MiB in {seconds:.2} s, {rate:.0} MiB/s, peak memory {peak}");
     Ok(())
+}
+
+fn numbered(number: usize) -> String {
+    ObjectArchives::key("bench", &format!("since-{number:06}"))
+}
+
+/// Number, key and record of what was put last.
+async fn last(archives: &ObjectArchives) -> anyhow::Result<Option<(usize, String, Expected)>> {
+    let mut found = None;
+    for number in 0.. {
+        let key = numbered(number);
+        let Some(expected) = archives.describe(&key).await? else { break };
+        found = Some((number, key, expected));
+    }
+    Ok(found)
 }
 
 fn store(verb: &str, place: &Path) -> anyhow::Result<ObjectArchives> {

@@ -10,7 +10,9 @@
 //! to be right, from the few frames it is in. What is in brackets is in
 //! skippable frames: `zstd -dc` passes over them, and the whole is still an
 //! ordinary `tar.zst`. What begins with the mark must end with the index, so
-//! an archive cut between two frames is no archive.
+//! an archive cut between two frames is no archive. In format 3 the stream is
+//! not a tar stream but the chunks that are new, and there are pieces of the
+//! table of chunks beside those of the manifest ([`super::chunked_pack`]).
 //!
 //! A fixed number of slots (a buffer for what goes in, one for what comes
 //! out) goes round between the producer, the compressors and the writer.
@@ -27,7 +29,7 @@ use zstd::zstd_safe::{CParameter, compress_bound};
 
 use super::error::{ArchiveError, Result, caught, panicked};
 use super::hash::{Hashed, hex, sha256};
-use super::manifest::{Index, MAGIC, Piece, Span};
+use super::manifest::{CHUNKED_MAGIC, Chunked, Index, MAGIC, Part, Piece, Span};
 use super::restore_workers::lock;
 
 /// Bytes of the tar stream in a frame. Part of the format: the frame that
@@ -60,8 +62,16 @@ struct Slot {
     output: Vec<u8>,
     /// Of the output.
     digest: [u8; 32],
-    /// The part of the manifest this is, if it is one.
-    piece: Option<Span>,
+    /// What this is, if it is not a part of the stream.
+    piece: Option<Attached>,
+}
+
+/// What is written between the frames.
+enum Attached {
+    /// A piece of the manifest.
+    Files(Span),
+    /// A piece of the table of chunks.
+    Chunks,
 }
 
 type Numbered = (u64, Slot);
@@ -72,6 +82,7 @@ pub(super) struct Frames {
     number: u64,
     free: Receiver<Slot>,
     tasks: SyncSender<Numbered>,
+    chunked: Option<Chunked>,
 }
 
 impl Frames {
@@ -102,10 +113,24 @@ impl Frames {
 
     /// Writes a piece of the manifest after the frames that are full.
     pub(super) fn attach(&mut self, piece: Piece) -> io::Result<()> {
+        self.insert(&piece.bytes, Attached::Files(piece.span))
+    }
+
+    /// Writes a piece of the table of chunks after the frames that are full.
+    pub(super) fn attach_chunks(&mut self, table: &[u8]) -> io::Result<()> {
+        self.insert(table, Attached::Chunks)
+    }
+
+    /// What the index of format 3 is to say of the chunks: how many bytes, and what else is referred to.
+    pub(super) fn describe_chunks(&mut self, raw: u64, parts: Vec<Part>) {
+        self.chunked = Some(Chunked { raw, parts, ..Chunked::default() });
+    }
+
+    fn insert(&mut self, bytes: &[u8], what: Attached) -> io::Result<()> {
         let mut slot = self.free.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
         slot.input.clear();
-        slot.input.extend_from_slice(&piece.bytes);
-        (slot.filled, slot.piece) = (piece.bytes.len(), Some(piece.span));
+        slot.input.extend_from_slice(bytes);
+        (slot.filled, slot.piece) = (bytes.len(), Some(what));
         self.send(slot)
     }
 
@@ -136,12 +161,17 @@ impl Write for Frames {
     }
 }
 
+/// Bytes after the mark of format 3 that say how it is encrypted: all zero, for it is not. See ADR 29.
+const RESERVED: [u8; 56] = [0; 56];
+
 /// Runs `produce` and compresses what it writes into `sink`. The stream is
 /// complete, and flushed, only when this succeeds. The last of what it returns
-/// is the digest of the index.
+/// is the digest of the index. A producer of format 3 must call
+/// [`Frames::describe_chunks`]; one of format 2 must not.
 pub(super) fn compress<W: Write, T: Send>(
     sink: W,
     options: PackOptions,
+    chunked: bool,
     produce: impl FnOnce(&mut Frames) -> Result<T> + Send,
 ) -> Result<(T, Hashed<W>, String)> {
     let workers = usize::try_from(options.workers.max(1)).unwrap_or(1);
@@ -154,14 +184,17 @@ pub(super) fn compress<W: Write, T: Send>(
     let waiting = Mutex::new(waiting);
     let (done, results) = channel::<Result<Numbered>>();
     let mut hashed = Hashed::new(sink);
-    write_skippable(&mut hashed, MAGIC)?;
+    match chunked {
+        true => write_skippable(&mut hashed, &[&CHUNKED_MAGIC[..], &RESERVED].concat())?,
+        false => write_skippable(&mut hashed, MAGIC)?,
+    }
 
     std::thread::scope(|scope| {
         let producer = scope.spawn(move || {
-            let mut frames = Frames { slot: None, number: 0, free, tasks };
+            let mut frames = Frames { slot: None, number: 0, free, tasks, chunked: None };
             let produced = produce(&mut frames)?;
             frames.flush().map_err(writing)?;
-            Ok((produced, frames.number))
+            Ok((produced, frames.number, frames.chunked))
         });
         for _ in 0..workers {
             let (done, waiting) = (done.clone(), &waiting);
@@ -174,8 +207,8 @@ pub(super) fn compress<W: Write, T: Send>(
         let produced = producer.join().unwrap_or_else(|_| Err(panicked("cannot read the home")));
         // A producer without a sink fails too; the sink's reason is why.
         let index = written?;
-        let (produced, handed_over) = produced?;
-        let digest = index.write(&mut hashed, handed_over)?;
+        let (produced, handed_over, described) = produced?;
+        let digest = index.write(&mut hashed, handed_over, described)?;
         hashed.flush().map_err(writing)?;
         Ok((produced, hashed, digest))
     })
@@ -221,6 +254,7 @@ fn write_in_order<W: Write>(
     give_back: &Sender<Slot>,
 ) -> Result<Unwritten> {
     let mut index = Index::default();
+    let mut tables = Chunked::default();
     let (mut next, mut early) = (0, BTreeMap::new());
     for result in results {
         let (number, slot) = result?;
@@ -233,37 +267,54 @@ fn write_in_order<W: Write>(
                     index.frame_digests.push(slot.digest);
                     sink.write_all(&slot.output).map_err(writing)?;
                 }
-                Some(span) => {
+                Some(what) => {
                     write_skippable(sink, &slot.output)?;
                     let len = length(&slot.output)?;
-                    index.pieces.push((sink.size() - u64::from(len), len, span));
-                    index.piece_digests.push(slot.digest);
+                    let start = sink.size() - u64::from(len);
+                    match what {
+                        Attached::Files(span) => {
+                            index.pieces.push((start, len, span));
+                            index.piece_digests.push(slot.digest);
+                        }
+                        Attached::Chunks => {
+                            tables.tables.push((start, len));
+                            tables.table_digests.push(slot.digest);
+                        }
+                    }
                 }
             }
             // The producer may have ended already.
             let _ = give_back.send(slot);
         }
     }
-    Ok(Unwritten { index, written: next })
+    Ok(Unwritten { index, tables, written: next })
 }
 
 /// The index, once everything before it is in place.
 struct Unwritten {
     index: Index,
+    tables: Chunked,
     /// Frames and pieces before it.
     written: u64,
 }
 
 impl Unwritten {
-    fn write<W: Write>(self, sink: &mut Hashed<W>, handed_over: u64) -> Result<String> {
+    fn write<W: Write>(
+        mut self,
+        sink: &mut Hashed<W>,
+        handed_over: u64,
+        described: Option<Chunked>,
+    ) -> Result<String> {
         if self.written != handed_over {
             return Err(writing(io::Error::other("a frame got lost")));
         }
+        self.index.chunked =
+            described.map(|described| Chunked { raw: described.raw, parts: described.parts, ..self.tables });
         let at = sink.size();
         let mut compressor = Compressor::new(3).map_err(compressing)?;
         compressor.set_parameter(CParameter::ChecksumFlag(true)).map_err(compressing)?;
         let mut payload = compressor.compress(&self.index.encode()).map_err(compressing)?;
-        payload.extend_from_slice(&Index::trailer(at));
+        payload.extend_from_slice(&self.index.trailer(at));
         write_skippable(sink, &payload)?;
         Ok(hex(&sha256(&payload)))
     }
@@ -296,7 +347,7 @@ mod tests {
         for workers in [1, 3] {
             let options = PackOptions { workers, ..PackOptions::default() };
             // More than there is: the compressor panics, while the producer has much more to say.
-            let compressing = compress(io::sink(), options, |frames| {
+            let compressing = compress(io::sink(), options, false, |frames| {
                 frames.room().map_err(writing)?;
                 frames.filled(FRAME + 1);
                 frames.flush().map_err(writing)?;
@@ -305,7 +356,7 @@ mod tests {
                 }
                 Ok(())
             });
-            let producing = compress(io::sink(), options, |frames| -> Result<()> {
+            let producing = compress(io::sink(), options, false, |frames| -> Result<()> {
                 frames.write_all(&vec![0; 3 * FRAME]).map_err(writing)?;
                 panic!("on purpose")
             });

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attrs;
 use super::error::{ArchiveError, Result, caught, panicked};
+use super::hash::sha256;
 use super::header::{self, Header, Mtime, TarKind, Xattr};
 use super::manifest::{ArchivedFile, FileKind};
 use super::restore_workers::lock;
@@ -37,7 +38,7 @@ const BATCH: usize = 24;
 const AHEAD: usize = 8;
 
 /// Larger files are not read here.
-const SMALL: u64 = 128 * 1024;
+pub(super) const SMALL: u64 = 128 * 1024;
 
 /// Bytes in a batch after which even small files are not.
 const BATCH_BYTES: usize = 1024 * 1024;
@@ -45,8 +46,18 @@ const BATCH_BYTES: usize = 1024 * 1024;
 /// The kernel is asked to fetch this much of a larger file.
 const FETCH: u64 = 2 * 1024 * 1024;
 
+/// What a batch's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bytes {
+    /// Entries of a tar stream: headers, contents, padding.
+    Tar,
+    /// The contents of small files and nothing else, each with its digest.
+    Contents,
+}
+
 /// Some consecutive steps of the walk, read.
 pub(super) struct Batch {
+    as_what: Bytes,
     /// What goes into the stream, one entry after the other.
     pub(super) bytes: Vec<u8>,
     pub(super) items: Vec<Item>,
@@ -66,6 +77,9 @@ pub(super) struct Entry {
     pub(super) file: ArchivedFile,
     /// How many of the batch's bytes belong to it.
     pub(super) len: usize,
+    /// Of those, where they are a content.
+    pub(super) digest: Option<[u8; 32]>,
+    pub(super) xattrs: Vec<Xattr>,
     pub(super) rest: Option<Rest>,
 }
 
@@ -78,6 +92,7 @@ pub(super) struct Rest {
 /// Passes all of the home at `root` to `take`, in the order of the walk.
 pub(super) fn gather(
     root: &Path,
+    as_what: Bytes,
     cancel: &CancellationToken,
     take: &mut dyn FnMut(&mut Batch) -> Result<()>,
 ) -> Result<()> {
@@ -91,7 +106,7 @@ pub(super) fn gather(
             cutter.hand_over()
         });
         for _ in 0..THREADS {
-            scope.spawn(|| work(&waiting, &used));
+            scope.spawn(|| work(as_what, &waiting, &used));
         }
         let lost = || panicked("cannot read the home");
         // Ending this early ends the walk, and that ends the threads.
@@ -136,14 +151,14 @@ impl Cutter {
 }
 
 /// Fills batches, in buffers that were used before where there are any.
-fn work(waiting: &Mutex<Receiver<Task>>, used: &Mutex<Vec<Vec<u8>>>) {
+fn work(as_what: Bytes, waiting: &Mutex<Receiver<Task>>, used: &Mutex<Vec<Vec<u8>>>) {
     loop {
         let next = lock(waiting).recv();
         let Ok(Task { steps, done }) = next else { return };
         let read = caught("cannot read the home", || {
             let mut bytes = lock(used).pop().unwrap_or_default();
             bytes.clear();
-            let mut batch = Batch { bytes, items: Vec::with_capacity(steps.len()) };
+            let mut batch = Batch { as_what, bytes, items: Vec::with_capacity(steps.len()) };
             steps.into_iter().try_for_each(|step| batch.add(step))?;
             Ok(batch)
         });
@@ -158,7 +173,7 @@ impl Batch {
             WalkStep::Leave(left) => Item::Left(left),
             WalkStep::Enter { path, dir, stat } => {
                 let xattrs = attrs::read_xattrs(dir.as_fd()).map_err(|e| ArchiveError::reading(&path, e))?;
-                Item::Entry(self.head(path, stat, TarKind::Directory, &xattrs)?)
+                Item::Entry(self.head(path, stat, TarKind::Directory, xattrs)?)
             }
             WalkStep::Item { path, dir, name, kind: FileType::RegularFile } => {
                 Item::Entry(self.file(path, &dir, &name)?)
@@ -168,7 +183,7 @@ impl Batch {
                 let stat = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(reading)?;
                 let target = readlinkat(&dir, &name, Vec::new()).map_err(reading)?;
                 let target = target.as_bytes();
-                Item::Entry(self.head(path, stat, TarKind::Symlink { target }, &[])?)
+                Item::Entry(self.head(path, stat, TarKind::Symlink { target }, Vec::new())?)
             }
             WalkStep::Item { .. } => Item::Skipped,
         };
@@ -191,24 +206,30 @@ impl Batch {
             false => None,
         };
         if let Some(segments) = holes {
-            let entry = self.head(path, stat, TarKind::Sparse { size, segments: &segments }, &xattrs)?;
+            let entry = self.head(path, stat, TarKind::Sparse { size, segments: &segments }, xattrs)?;
             return Ok(Entry { rest: Some(Rest { file: file.into(), segments }), ..entry });
         }
-        let mut entry = self.head(path, stat, TarKind::File { size }, &xattrs)?;
+        let mut entry = self.head(path, stat, TarKind::File { size }, xattrs)?;
         if size > SMALL || self.bytes.len() > BATCH_BYTES {
             // Only a hint, and not every file system takes it.
             let _ = fadvise(&file, 0, NonZeroU64::new(size.min(FETCH)), Advice::WillNeed);
             entry.rest = Some(Rest { file: file.into(), segments: vec![Segment { offset: 0, len: size }] });
         } else {
-            entry.len += self.content(&entry, &file)?;
+            let content = self.content(&entry, &file)?;
+            if self.as_what == Bytes::Contents {
+                entry.digest = Some(sha256(&self.bytes[self.bytes.len() - content..]));
+            }
+            entry.len += content;
         }
         Ok(entry)
     }
 
-    /// Appends the header of an entry.
-    fn head(&mut self, path: Vec<u8>, stat: Stat, kind: TarKind<'_>, xattrs: &[Xattr]) -> Result<Entry> {
+    /// Appends the header of an entry, in a tar stream.
+    fn head(&mut self, path: Vec<u8>, stat: Stat, kind: TarKind<'_>, xattrs: Vec<Xattr>) -> Result<Entry> {
         let start = self.bytes.len();
-        encode(&path, &stat, kind, xattrs, &mut self.bytes)?;
+        if self.as_what == Bytes::Tar {
+            encode(&path, &stat, kind, &xattrs, &mut self.bytes)?;
+        }
         let (kind, size, target) = match kind {
             TarKind::Directory => (FileKind::Directory, 0, Vec::new()),
             TarKind::File { size } | TarKind::Sparse { size, .. } => (FileKind::File, size, Vec::new()),
@@ -226,14 +247,17 @@ impl Batch {
             target,
             offset: 0,
         };
-        Ok(Entry { stat, file, len: self.bytes.len() - start, rest: None })
+        Ok(Entry { stat, file, len: self.bytes.len() - start, digest: None, xattrs, rest: None })
     }
 
-    /// Appends all of a small file, padded; how many bytes that is.
+    /// Appends all of a small file, padded in a tar stream; how many bytes that is.
     fn content(&mut self, entry: &Entry, file: &OwnedFd) -> Result<usize> {
         let (path, start) = (&entry.file.path, self.bytes.len());
         let size = usize::try_from(entry.file.size).unwrap_or(usize::MAX);
-        let padding = header::padding(entry.file.size);
+        let padding = match self.as_what {
+            Bytes::Tar => header::padding(entry.file.size),
+            Bytes::Contents => 0,
+        };
         self.bytes.reserve(size + padding);
         let mut got = 0;
         while got < size {

@@ -16,6 +16,9 @@
 //! bounded channels join them, so memory stays flat whatever a home holds.
 
 mod attrs;
+mod chunked_manifest;
+mod chunked_pack;
+mod chunked_tar;
 mod confined_target;
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -38,21 +41,22 @@ mod sparse;
 mod unpack;
 mod walk;
 
+pub use chunked_pack::pack_chunked;
 pub use error::ArchiveError;
 pub use frames::PackOptions;
 pub use hash::hex;
 pub use manifest::{ArchivedFile, FileKind};
 pub use meta::{ArchiveMeta, Expected};
 pub use objects::{
-    DATA_NAME, FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, S3Config,
-    Verify,
+    DATA_NAME, FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, Packed,
+    S3Config, Verify,
 };
 pub use pack::estimate_home;
 pub use pack::{PackSummary, pack};
 pub use progress::Progress;
 #[doc(hidden)]
 pub use unpack::fuzz_reader;
-pub use unpack::{Limits, UnpackSummary, unpack};
+pub use unpack::{Limits, UnpackSummary, unpack, unpack_tar};
 
 #[cfg(test)]
 mod tests;

@@ -17,8 +17,10 @@ use super::error::{ArchiveError, Result};
 /// Raw bytes after which a piece ends.
 const PIECE: usize = 256 * 1024;
 
-/// Begins and ends an archive of this format.
+/// Begins and ends an archive of format 2.
 pub(super) const MAGIC: &[u8; 8] = b"CODEHUB2";
+/// Begins and ends an archive of format 3.
+pub(super) const CHUNKED_MAGIC: &[u8; 8] = b"CODEHUB3";
 pub(super) const TRAILER: usize = 16;
 
 /// Largest piece or index that is believed.
@@ -150,7 +152,7 @@ pub(super) fn read_piece(
 }
 
 /// Where everything is.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// Start and length of each frame, in order.
     pub(super) frames: Vec<(u64, u32)>,
@@ -159,6 +161,33 @@ pub(super) struct Index {
     /// SHA-256 of each frame and of each piece as they are stored, in order; none in archives from before they had them.
     pub(super) frame_digests: Vec<[u8; 32]>,
     pub(super) piece_digests: Vec<[u8; 32]>,
+    /// Of format 3 only.
+    pub(super) chunked: Option<Chunked>,
+}
+
+/// What the index of format 3 says beyond that of format 2.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chunked {
+    /// Bytes of chunks in this object, before compression.
+    pub(super) raw: u64,
+    /// Start, length and digest of each piece of the table of its chunks.
+    pub(super) tables: Vec<(u64, u32)>,
+    pub(super) table_digests: Vec<[u8; 32]>,
+    /// Other archives' objects that this one refers to. In extents they are 1 and up; 0 is the object itself.
+    pub(super) parts: Vec<Part>,
+}
+
+/// An object of an earlier archive, and how much of it is still needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The operation that made it.
+    pub(super) op: Vec<u8>,
+    /// Its stored bytes.
+    pub(super) size: u64,
+    /// Of its index, as in [`super::ArchiveMeta::index_sha256`].
+    pub(super) index_sha256: [u8; 32],
+    /// Bytes of chunks that extents refer to, before compression; what is referred to twice counts twice.
+    pub(super) live: u64,
 }
 
 impl Index {
@@ -176,13 +205,19 @@ impl Index {
             put_bytes(&mut out, &span.first);
             put_bytes(&mut out, &span.last);
         }
-        for digest in self.frame_digests.iter().chain(&self.piece_digests) {
+        let mut tables: &[[u8; 32]] = &[];
+        if let Some(chunked) = &self.chunked {
+            chunked.encode(&mut out);
+            tables = &chunked.table_digests;
+        }
+        for digest in self.frame_digests.iter().chain(&self.piece_digests).chain(tables) {
             out.extend_from_slice(digest);
         }
         out
     }
 
-    pub(super) fn decode(mut bytes: &[u8]) -> Result<Self> {
+    /// Of an object that ended with this mark ([`Index::read_trailer`]).
+    pub(super) fn decode(mut bytes: &[u8], magic: [u8; 8]) -> Result<Self> {
         let bytes = &mut bytes;
         let mut index = Self::default();
         let short = |bytes: &mut &[u8]| u32::try_from(take(bytes)?).map_err(|_| damaged());
@@ -194,33 +229,78 @@ impl Index {
             let span = Span { first: take_bytes(bytes)?.to_vec(), last: take_bytes(bytes)?.to_vec() };
             index.pieces.push((start, len, span));
         }
-        if bytes.is_empty() {
+        if magic == *CHUNKED_MAGIC {
+            index.chunked = Some(Chunked::decode(bytes)?);
+        } else if bytes.is_empty() {
             return Ok(index);
         }
+        let tables = index.chunked.as_ref().map_or(0, |chunked| chunked.tables.len());
         let (digests, rest) = bytes.as_chunks::<32>();
-        if !rest.is_empty() || digests.len() != index.frames.len() + index.pieces.len() {
+        if !rest.is_empty() || digests.len() != index.frames.len() + index.pieces.len() + tables {
             return Err(damaged());
         }
-        let (frames, pieces) = digests.split_at(index.frames.len());
+        let (frames, digests) = digests.split_at(index.frames.len());
+        let (pieces, tables) = digests.split_at(index.pieces.len());
         (index.frame_digests, index.piece_digests) = (frames.to_vec(), pieces.to_vec());
+        if let Some(chunked) = &mut index.chunked {
+            chunked.table_digests = tables.to_vec();
+        }
         Ok(index)
     }
 
+    fn magic(&self) -> &'static [u8; 8] {
+        if self.chunked.is_some() { CHUNKED_MAGIC } else { MAGIC }
+    }
+
     /// Ends the object: where the index begins.
-    pub(super) fn trailer(at: u64) -> [u8; TRAILER] {
+    pub(super) fn trailer(&self, at: u64) -> [u8; TRAILER] {
         let mut trailer = [0; TRAILER];
         trailer[..8].copy_from_slice(&at.to_le_bytes());
-        trailer[8..].copy_from_slice(MAGIC);
+        trailer[8..].copy_from_slice(self.magic());
         trailer
     }
 
-    pub(super) fn read_trailer(trailer: &[u8]) -> Result<u64> {
-        match trailer.split_at_checked(8) {
-            Some((at, magic)) if magic == MAGIC => {
-                Ok(u64::from_le_bytes(at.try_into().map_err(|_| damaged())?))
-            }
-            _ => Err(damaged()),
+    /// Where the index begins, and which format's it is.
+    pub(super) fn read_trailer(trailer: &[u8]) -> Result<(u64, [u8; 8])> {
+        let (at, magic) = trailer.split_at_checked(8).ok_or_else(damaged)?;
+        let magic: [u8; 8] = magic.try_into().map_err(|_| damaged())?;
+        if magic != *MAGIC && magic != *CHUNKED_MAGIC {
+            return Err(damaged());
         }
+        Ok((u64::from_le_bytes(at.try_into().map_err(|_| damaged())?), magic))
+    }
+}
+
+impl Chunked {
+    /// Everything but the digests.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.raw);
+        put(out, self.tables.len() as u64);
+        for (start, len) in &self.tables {
+            put(out, *start);
+            put(out, (*len).into());
+        }
+        put(out, self.parts.len() as u64);
+        for part in &self.parts {
+            put_bytes(out, &part.op);
+            put(out, part.size);
+            out.extend_from_slice(&part.index_sha256);
+            put(out, part.live);
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self> {
+        let mut chunked = Self { raw: take(bytes)?, ..Self::default() };
+        for _ in 0..take(bytes)? {
+            let (start, len) = (take(bytes)?, u32::try_from(take(bytes)?).map_err(|_| damaged())?);
+            chunked.tables.push((start, len));
+        }
+        for _ in 0..take(bytes)? {
+            let (op, size) = (take_bytes(bytes)?.to_vec(), take(bytes)?);
+            let index_sha256 = take_digest(bytes)?;
+            chunked.parts.push(Part { op, size, index_sha256, live: take(bytes)? });
+        }
+        Ok(chunked)
     }
 }
 
@@ -251,11 +331,11 @@ pub(super) fn child<'a>(path: &'a [u8], dir: &[u8]) -> &'a [u8] {
     rest.split(|byte| *byte == b'/').next().unwrap_or(rest)
 }
 
-fn damaged() -> ArchiveError {
+pub(super) fn damaged() -> ArchiveError {
     ArchiveError::corrupted("its list of files is damaged")
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
@@ -263,12 +343,12 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-fn take(bytes: &mut &[u8]) -> Result<u64> {
+pub(super) fn take(bytes: &mut &[u8]) -> Result<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first().ok_or_else(damaged)?;
@@ -281,17 +361,23 @@ fn take(bytes: &mut &[u8]) -> Result<u64> {
     Err(damaged())
 }
 
-fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
+pub(super) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
     let len = usize::try_from(take(bytes)?).map_err(|_| damaged())?;
     let (taken, rest) = bytes.split_at_checked(len).ok_or_else(damaged)?;
     *bytes = rest;
     Ok(taken)
 }
 
-fn zigzag(number: i64) -> u64 {
+pub(super) fn take_digest(bytes: &mut &[u8]) -> Result<[u8; 32]> {
+    let (digest, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+    *bytes = rest;
+    Ok(*digest)
+}
+
+pub(super) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
-fn unzigzag(number: u64) -> i64 {
+pub(super) fn unzigzag(number: u64) -> i64 {
     ((number >> 1) as i64) ^ -((number & 1) as i64)
 }

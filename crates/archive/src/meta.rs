@@ -11,7 +11,10 @@ use super::pack::PackSummary;
 
 /// A pax tar stream in zstd frames, with a manifest and an index in skippable
 /// ones. Format 1 was the same stream in one frame.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const TAR_FORMAT: u32 = 2;
+/// Chunks in zstd frames, as far as no earlier archive has them, and a manifest
+/// that says where each is.
+pub(super) const CHUNKED_FORMAT: u32 = 3;
 const OLDEST_FORMAT: u32 = 1;
 
 /// No meta object we write comes near this; a larger one is not ours.
@@ -37,6 +40,9 @@ pub struct ArchiveMeta {
     /// before it was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_sha256: Option<String>,
+    /// Operations whose archives' objects hold parts of this one, in order; from format 3 on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     /// The host's clock; for people, never for decisions.
     pub created_at: Timestamp,
 }
@@ -52,9 +58,17 @@ pub struct Expected {
     pub entries: u64,
     /// `None`: the archive has no index.
     pub index_sha256: Option<String>,
+    /// Operations whose archives' objects hold parts of this one.
+    pub parts: Vec<String>,
 }
 
 impl ArchiveMeta {
+    /// Whether what is stored is not one stream but chunks, some of them in other archives' objects.
+    #[must_use]
+    pub fn is_chunked(&self) -> bool {
+        self.format == CHUNKED_FORMAT
+    }
+
     /// What an archive with this meta object is.
     #[must_use]
     pub fn expected(&self) -> Expected {
@@ -65,6 +79,7 @@ impl ArchiveMeta {
             uncompressed: self.uncompressed,
             entries: self.entries,
             index_sha256: self.index_sha256.clone(),
+            parts: self.parts.clone(),
         }
     }
 
@@ -88,13 +103,14 @@ impl ArchiveMeta {
 
     pub(super) fn new(summary: &PackSummary) -> Self {
         Self {
-            format: FORMAT,
+            format: summary.format,
             sha256: summary.sha256.clone(),
             size: summary.size,
             uncompressed: summary.uncompressed,
             entries: summary.entries,
             skipped: summary.skipped,
             index_sha256: Some(summary.index_sha256.clone()),
+            parts: summary.parts.clone(),
             created_at: Timestamp::now(),
         }
     }
@@ -113,7 +129,7 @@ impl ArchiveMeta {
         }
         let unreadable = |error| ArchiveError::corrupted(format!("meta object is unreadable: {error}"));
         let Versioned { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if !(OLDEST_FORMAT..=FORMAT).contains(&format) {
+        if !(OLDEST_FORMAT..=CHUNKED_FORMAT).contains(&format) {
             return Err(ArchiveError::Unsupported { format });
         }
         serde_json::from_slice(bytes).map_err(unreadable)

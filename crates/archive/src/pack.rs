@@ -15,15 +15,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::{AtFlags, FileType, Stat, statat};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::frames::{Frames, PackOptions, compress, writing};
-use super::gather::{Batch, Entry, Item, check_unchanged, encode, gather, size_of};
+use super::gather::{Batch, Bytes, Entry, Item, check_unchanged, encode, gather, size_of};
 use super::hash::Hashed;
 use super::header::{self, TarKind};
 use super::manifest::{ArchivedFile, FileKind, Manifest};
+use super::meta::TAR_FORMAT;
 use super::progress::Progress;
 use super::sparse::Segment;
 use super::walk::{WalkStep, walk};
@@ -43,6 +44,10 @@ pub struct PackSummary {
     pub skipped: u64,
     /// Of the index at the end, lower-case hexadecimal.
     pub index_sha256: String,
+    /// The format of the stream.
+    pub format: u32,
+    /// Operations whose archives' objects hold parts of this one, in order; from format 3 on.
+    pub parts: Vec<String>,
 }
 
 /// Writes the home at `root` to `sink`. Blocks; run it on a thread of its
@@ -54,9 +59,9 @@ pub fn pack(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<PackSummary> {
-    let (packed, stored, index) = compress(sink, options, |frames| {
+    let (packed, stored, index) = compress(sink, options, false, |frames| {
         let mut packer = Packer::new(frames, progress, cancel);
-        gather(root, cancel, &mut |batch| packer.add(batch))?;
+        gather(root, Bytes::Tar, cancel, &mut |batch| packer.add(batch))?;
         packer.finish()
     })?;
     progress.finish();
@@ -67,8 +72,9 @@ pub fn pack(
 /// it is.
 pub(super) fn pack_nothing(sink: impl Write) -> Result<PackSummary> {
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    let (packed, stored, index) =
-        compress(sink, PackOptions::default(), |frames| Packer::new(frames, &progress, &cancel).finish())?;
+    let (packed, stored, index) = compress(sink, PackOptions::default(), false, |frames| {
+        Packer::new(frames, &progress, &cancel).finish()
+    })?;
     Ok(packed.stored_as(stored, index))
 }
 
@@ -126,6 +132,8 @@ impl Packed {
             entries: self.entries,
             skipped: self.skipped,
             index_sha256,
+            format: TAR_FORMAT,
+            parts: Vec::new(),
         }
     }
 }
@@ -135,16 +143,41 @@ struct Packer<'a> {
     progress: &'a Progress,
     cancel: &'a CancellationToken,
     manifest: Manifest,
-    /// Files seen that have more names still to come.
-    links: HashMap<(u64, u64), Linked>,
+    links: Links,
     uncompressed: u64,
     entries: u64,
     skipped: u64,
 }
 
+/// Files seen that have more names still to come.
+#[derive(Default)]
+pub(super) struct Links(HashMap<(u64, u64), Linked>);
+
 struct Linked {
     path: Vec<u8>,
     left: u64,
+}
+
+impl Links {
+    /// The first name of something that has another now; `None` when this is its first.
+    pub(super) fn first_name(&mut self, stat: &Stat, file: &ArchivedFile) -> Option<Vec<u8>> {
+        // The width of these differs between architectures.
+        #[expect(clippy::unnecessary_cast)]
+        let (inode, names) = ((stat.st_dev as u64, stat.st_ino as u64), stat.st_nlink as u64);
+        if names < 2 || file.kind == FileKind::Directory {
+            return None;
+        }
+        let Some(first) = self.0.get_mut(&inode) else {
+            self.0.insert(inode, Linked { path: file.path.clone(), left: names - 1 });
+            return None;
+        };
+        first.left = first.left.saturating_sub(1);
+        let (target, last) = (first.path.clone(), first.left == 0);
+        if last {
+            self.0.remove(&inode);
+        }
+        Some(target)
+    }
 }
 
 impl<'a> Packer<'a> {
@@ -154,7 +187,7 @@ impl<'a> Packer<'a> {
             progress,
             cancel,
             manifest: Manifest::default(),
-            links: HashMap::new(),
+            links: Links::default(),
             uncompressed: 0,
             entries: 0,
             skipped: 0,
@@ -183,23 +216,7 @@ impl<'a> Packer<'a> {
     /// when this is its first.
     fn add_link(&mut self, entry: &Entry) -> Result<bool> {
         let (stat, file) = (&entry.stat, &entry.file);
-        // The width of these differs between architectures.
-        #[expect(clippy::unnecessary_cast)]
-        let (inode, names) = ((stat.st_dev as u64, stat.st_ino as u64), stat.st_nlink as u64);
-        if names < 2 || file.kind == FileKind::Directory {
-            return Ok(false);
-        }
-        let Some(first) = self.links.get_mut(&inode) else {
-            let path = file.path.clone();
-            let left = names - 1;
-            self.links.insert(inode, Linked { path, left });
-            return Ok(false);
-        };
-        first.left = first.left.saturating_sub(1);
-        let (target, last) = (first.path.clone(), first.left == 0);
-        if last {
-            self.links.remove(&inode);
-        }
+        let Some(target) = self.links.first_name(stat, file) else { return Ok(false) };
         let mut head = Vec::new();
         encode(&file.path, stat, TarKind::HardLink { target: &target }, &[], &mut head)?;
         let size = size_of(stat);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{ArchiveError, Result};
 use super::hash::Hashed;
-use super::manifest::{Index, TRAILER};
+use super::manifest::{Index, MAGIC, TRAILER};
 use super::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
@@ -59,9 +59,26 @@ pub(super) fn decode(
     }
     let source = source.into_inner();
     let (size, tail) = (source.hashed.size(), source.tail);
-    if more && !Index::read_trailer(&tail).is_ok_and(|at| at < size) {
+    if more && !Index::read_trailer(&tail).is_ok_and(|(at, magic)| at < size && magic == *MAGIC) {
         return Err(Ended::Failed(ArchiveError::corrupted("the end is missing, or bytes follow it")));
     }
+    Ok(Stored { size, sha256: source.hashed.sha256(), uncompressed })
+}
+
+/// Passes all of `reader`, which is a tar stream, on to `chunks`.
+pub(super) fn pass_on(
+    reader: impl Read,
+    chunks: &SyncSender<Vec<u8>>,
+    recycled: &Receiver<Vec<u8>>,
+    max_uncompressed: u64,
+) -> Result<Stored, Ended> {
+    let mut source = Source::new(reader);
+    let mut uncompressed = 0;
+    let mut out = Out { chunks, recycled, max_uncompressed, uncompressed: &mut uncompressed };
+    while let Some(chunk) = out.fill(&mut source).map_err(|e| Ended::Failed(source.verdict(&e)))? {
+        out.send(chunk)?;
+    }
+    let size = source.hashed.size();
     Ok(Stored { size, sha256: source.hashed.sha256(), uncompressed })
 }
 
@@ -87,31 +104,41 @@ impl Out<'_> {
             decoder = decoder.single_frame();
         }
         loop {
-            let mut chunk = self.recycled.try_recv().unwrap_or_default();
-            chunk.resize(CHUNK, 0);
-            let mut filled = 0;
-            while filled < CHUNK {
-                match decoder.read(&mut chunk[filled..]) {
-                    Ok(0) => break,
-                    Ok(got) => filled += got,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        let source = decoder.get_mut().get_mut();
-                        return Err(Ended::Failed(source.verdict(&error)));
-                    }
+            match self.fill(&mut decoder) {
+                Ok(Some(chunk)) => self.send(chunk)?,
+                Ok(None) => return Ok(decoder.finish()),
+                Err(error) => {
+                    let source = decoder.get_mut().get_mut();
+                    return Err(Ended::Failed(source.verdict(&error)));
                 }
             }
-            if filled == 0 {
-                return Ok(decoder.finish());
-            }
-            *self.uncompressed += filled as u64;
-            if *self.uncompressed > self.max_uncompressed {
-                let most = self.max_uncompressed;
-                return Err(Ended::Failed(ArchiveError::refused(format!("holds more than {most} bytes"))));
-            }
-            chunk.truncate(filled);
-            self.chunks.send(chunk).map_err(|_| Ended::NotWanted)?;
         }
+    }
+
+    /// The next bytes; `None` at the end.
+    fn fill(&mut self, reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+        let mut chunk = self.recycled.try_recv().unwrap_or_default();
+        chunk.resize(CHUNK, 0);
+        let mut filled = 0;
+        while filled < CHUNK {
+            match reader.read(&mut chunk[filled..]) {
+                Ok(0) => break,
+                Ok(got) => filled += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        chunk.truncate(filled);
+        Ok((filled > 0).then_some(chunk))
+    }
+
+    fn send(&mut self, chunk: Vec<u8>) -> Result<(), Ended> {
+        *self.uncompressed += chunk.len() as u64;
+        if *self.uncompressed > self.max_uncompressed {
+            let most = self.max_uncompressed;
+            return Err(Ended::Failed(ArchiveError::refused(format!("holds more than {most} bytes"))));
+        }
+        self.chunks.send(chunk).map_err(|_| Ended::NotWanted)
     }
 }
 

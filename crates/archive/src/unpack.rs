@@ -16,19 +16,21 @@ use std::ffi::CString;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::fs::syncfs;
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::attrs::{Attrs, Owners};
+use super::chunked_manifest::read_chunked_piece;
 use super::confined_target::{ConfinedTarget, SafePath};
 use super::error::{ArchiveError, Result, panicked};
+use super::manifest::{CHUNKED_MAGIC, Index};
 use super::progress::Progress;
 use super::reader::{Entry, EntryKind, Reader};
 use super::restore_workers::{Job, RestoreWorkers, SMALL, What, create, fill};
-use super::source::{AHEAD, Chunks, Ended, Stored, decode};
+use super::source::{AHEAD, Chunks, Ended, Stored, decode, pass_on};
 use super::sparse::Segment;
 
 /// What an archive may grow into. A restore from a store uses the numbers of
@@ -72,6 +74,21 @@ pub fn unpack(
     unpack_into(reader, ConfinedTarget::open(target)?, limits, progress, cancel)
 }
 
+/// Restores the plain tar stream that an archive of format 3 is read as, like [`unpack`]. The digest and size in the
+/// summary are the stream's.
+pub fn unpack_tar(
+    reader: impl Read + Send,
+    target: &Path,
+    limits: Limits,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<UnpackSummary> {
+    let target = ConfinedTarget::open(target)?;
+    extract(target, limits, progress, cancel, |chunks, recycled| {
+        pass_on(reader, &chunks, &recycled, limits.uncompressed)
+    })
+}
+
 pub(super) fn unpack_into(
     reader: impl Read + Send,
     target: ConfinedTarget,
@@ -79,12 +96,25 @@ pub(super) fn unpack_into(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<UnpackSummary> {
+    extract(target, limits, progress, cancel, |chunks, recycled| {
+        decode(reader, &chunks, &recycled, limits.uncompressed)
+    })
+}
+
+/// Restores the tar stream that `produce` sends, on a thread of its own.
+fn extract(
+    target: ConfinedTarget,
+    limits: Limits,
+    progress: &Progress,
+    cancel: &CancellationToken,
+    produce: impl FnOnce(SyncSender<Vec<u8>>, Receiver<Vec<u8>>) -> Result<Stored, Ended> + Send,
+) -> Result<UnpackSummary> {
     let (sender, receiver) = sync_channel(AHEAD);
     let (give_back, recycled) = sync_channel(AHEAD);
     let workers = target.workers();
     let owner = target.owner()?;
     let (decoded, extracted) = std::thread::scope(|scope| {
-        let decoder = scope.spawn(move || decode(reader, &sender, &recycled, limits.uncompressed));
+        let decoder = scope.spawn(move || produce(sender, recycled));
         let closing = workers.closing();
         for _ in 0..RestoreWorkers::threads() {
             scope.spawn(|| workers.work());
@@ -248,9 +278,12 @@ fn handed_back(error: &ArchiveError) -> bool {
 }
 
 /// For fuzzing: takes `tar` for a tar stream and restores it beside a canary.
-/// Panics when the canary does not survive.
+/// Panics when the canary does not survive. Takes it for a manifest, too, whose
+/// entries become heads of a tar stream.
 #[doc(hidden)]
 pub fn fuzz_reader(tar: &[u8]) {
+    let _ = read_chunked_piece(tar, &mut |entry| entry.head().map(|_| true));
+    let _ = Index::decode(tar, *CHUNKED_MAGIC);
     let Ok(scratch) = tempdir_for_fuzzing() else { return };
     let (canary, target) = (scratch.join("canary"), scratch.join("target"));
     let ready = std::fs::write(&canary, b"alive").and_then(|()| std::fs::create_dir(&target));

@@ -69,7 +69,14 @@ async fn once(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
                 continue;
             }
         };
-        match store.archive_adopt(&by, Some(epoch), &of_expected(key, found)).await? {
+        let found = match of_expected(key, found) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(archive = %key, %error, "an archive without a record cannot be read");
+                continue;
+            }
+        };
+        match store.archive_adopt(&by, Some(epoch), &found).await? {
             Adopted::Adopted => tracing::info!(archive = %key, "an archive from before was recorded"),
             Adopted::Known(_) | Adopted::BeingDeleted | Adopted::NoWorkspace => {}
             Adopted::Fenced => return Ok(false),

@@ -6,17 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
-    Epoch, Timestamp, VolumeKey,
+    ArchiveKey, Epoch, Timestamp, VolumeKey,
     audit::Act,
-    gc::{self, GcPlan, Item},
+    gc::{self, Archived, GcPlan, GcPolicy, Item},
 };
 use codehub_runtime::{
     Among,
+    archives::ListedArchive,
     volumes::{ListedVolume, Scope},
 };
 use codehub_store::GcClaim;
 
-use super::{Context, Ended, adopt};
+use super::{Backends, Context, Ended, adopt};
 
 /// Set by the collector when it braked, for doctor and dashboard.
 pub const BRAKE_SETTING: &str = "gc_brake";
@@ -41,9 +42,23 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
     }
 }
 
-/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
-pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
-    let backends = &context.backends;
+/// What a cycle would do now.
+#[derive(Debug)]
+pub struct Outlook {
+    pub plan: GcPlan,
+    /// Everything that is stored, and how large it is where that is known.
+    pub listed: BTreeMap<Item, Option<u64>>,
+    /// By whose clock the plan was made.
+    pub now: Timestamp,
+    volume_of: BTreeMap<Item, VolumeKey>,
+    approved: bool,
+}
+
+/// Looks at everything and decides, and does nothing.
+///
+/// # Errors
+/// A listing or a read failed: then nothing can be said.
+pub async fn outlook(backends: &Backends, policy: &GcPolicy) -> anyhow::Result<Outlook> {
     let store = &backends.store;
     let archives = backends.archives.list().await?;
     let volumes = backends.volumes.list(Scope::All).await?;
@@ -62,24 +77,40 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
             (Item::Volume { workspace: key.workspace, generation: key.generation }, key)
         })
         .collect();
-    let listed: BTreeSet<Item> =
-        archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
+    let archived = archived(backends, &archives).await?;
+    let listed: BTreeMap<Item, Option<u64>> = archives
+        .iter()
+        .map(|archive| (Item::Archive(archive.key), Some(archive.size)))
+        .chain(volume_of.keys().map(|item| (*item, None)))
+        .collect();
     let now = store.now().await?;
-    let plan = gc::plan(&listed, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
+    let items: BTreeSet<Item> = listed.keys().copied().collect();
+    let plan = gc::plan(&items, &archived, &in_use, &rows, &seen_before, policy, approved, now);
+    Ok(Outlook { plan, listed, now, volume_of, approved })
+}
+
+/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
+pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
+    let backends = &context.backends;
+    let store = &backends.store;
+    let Outlook { plan, now, volume_of, approved, .. } = outlook(backends, &context.settings.gc).await?;
     if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
         return Ok(false);
     }
     note_brake(context, &plan, approved).await?;
     let mut failed = 0_usize;
-    for item in &plan.delete {
+    // The newest first: what has parts in older ones goes before them.
+    for item in plan.delete.iter().rev() {
+        let mut only_mark = false;
         match store.gc_claim(epoch, *item).await? {
             GcClaim::Claimed => {}
+            GcClaim::HoldsParts => only_mark = true,
             // Somebody went back to it since the references were read.
             GcClaim::InUse => continue,
             GcClaim::Fenced => return Ok(false),
         }
         // One that cannot be deleted must not keep the others: it is tried again in the next cycle.
-        match delete(context, epoch, item, volume_of.get(item)).await {
+        match delete(context, epoch, item, volume_of.get(item), only_mark).await {
             Ok(()) => {
                 metrics::counter!(crate::metric::GC_DELETED).increment(1);
                 tracing::info!(%item, "deleted what nothing refers to");
@@ -97,6 +128,31 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     }
     anyhow::ensure!(failed == 0, "{failed} of {} could not be deleted", plan.delete.len());
     Ok(true)
+}
+
+/// What is known of the archives beyond their keys. Where there is no record, their own word counts: it can only keep
+/// more.
+async fn archived(backends: &Backends, listed: &[ListedArchive]) -> anyhow::Result<Archived> {
+    let mut archived = Archived { parts: backends.store.archive_parts().await?, ..Archived::default() };
+    let recorded: BTreeSet<ArchiveKey> = backends.store.archive_keys().await?.into_iter().collect();
+    for ListedArchive { key, complete, .. } in listed {
+        if !complete {
+            archived.unfinished.insert(*key);
+        } else if !recorded.contains(key) {
+            match backends.archives.head(key).await {
+                Ok(Some(meta)) => {
+                    let parts = meta.parts.iter().filter_map(|op| op.parse().ok()).collect();
+                    archived.parts.insert(*key, parts);
+                    archived.unrecorded.insert(*key);
+                }
+                // Nothing can be restored from it, so it needs nothing.
+                Ok(None) => {}
+                Err(error) if error.is_corrupted() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(archived)
 }
 
 /// How many events go in one transaction: few enough that nobody waits for it.
@@ -121,9 +177,11 @@ async fn delete(
     epoch: Epoch,
     item: &Item,
     volume: Option<&VolumeKey>,
+    only_mark: bool,
 ) -> anyhow::Result<()> {
     let backends = &context.backends;
     match (item, volume) {
+        (Item::Archive(key), _) if only_mark => backends.archives.delete_mark(key).await?,
         (Item::Archive(key), _) => backends.archives.delete(key).await?,
         (Item::Volume { workspace, .. }, Some(key)) => {
             if backends.instances.status(*workspace).await?.is_none() {

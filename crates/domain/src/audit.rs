@@ -72,6 +72,7 @@ named_enum! {
         WorkspaceRecovered => "workspace.recovered",
         WorkspaceDeleted => "workspace.deleted",
         WorkspaceOpened => "workspace.opened",
+        ExecStarted => "exec.started",
         ArchiveBrowsed => "archive.browsed",
         ArchiveDownloaded => "archive.downloaded",
         ArchiveAdopted => "archive.adopted",

@@ -104,10 +104,22 @@ impl Item {
     }
 }
 
+/// What is known of the archives that were listed, beyond their keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Archived {
+    /// The operations whose objects hold parts of an archive; of those that are not whole in themselves.
+    pub parts: BTreeMap<ArchiveKey, BTreeSet<OpId>>,
+    /// Without their commit mark: nobody can go back to them.
+    pub unfinished: BTreeSet<ArchiveKey>,
+    /// Without a record: a claim for what they have parts in would not be refused, so such things are not claimed.
+    pub unrecorded: BTreeSet<ArchiveKey>,
+}
+
 /// What one cycle will do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GcPlan {
-    /// Orphans that have waited long enough.
+    /// Orphans that have waited long enough. Of an archive that is no longer kept while another that is has parts in
+    /// its object, only the commit mark goes: the claim for it tells.
     pub delete: BTreeSet<Item>,
     /// All orphans seen now, with the time of first sighting: the new content of the sightings.
     pub sightings: BTreeMap<Item, Timestamp>,
@@ -140,8 +152,10 @@ impl std::fmt::Display for Brake {
 ///
 /// `in_use` are workspaces for which an instance exists: none of their volumes is touched.
 /// `approved` is an admin's word that this time the brake may be passed.
+#[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
 pub fn plan(
     listed: &BTreeSet<Item>,
+    archived: &Archived,
     in_use: &BTreeSet<WorkspaceId>,
     rows: &[GcRow],
     seen_before: &BTreeMap<Item, Timestamp>,
@@ -154,10 +168,22 @@ pub fn plan(
     // A workspace made from another's archive refers to it until it has one of its own.
     kept.extend(rows.values().filter(|row| !row.deleted).filter_map(|row| row.archive_key));
 
+    let needed_itself = |key: &ArchiveKey| {
+        let item = Item::Archive(*key);
+        kept.contains(key) || rows.get(&key.workspace).is_some_and(|row| refers(row, item))
+    };
+    // An object that holds parts of what is needed. What only such an object needs in turn is not.
+    let holds_parts: BTreeSet<ArchiveKey> = archived
+        .parts
+        .iter()
+        .filter(|(key, _)| needed_itself(key))
+        .flat_map(|(key, parts)| parts.iter().map(move |op| (key, ArchiveKey::of(key.workspace, *op))))
+        // Of one that is finished, the mark can go.
+        .filter(|(key, part)| archived.unfinished.contains(part) || archived.unrecorded.contains(key))
+        .map(|(_, part)| part)
+        .collect();
     let orphan = |item: &Item| match *item {
-        Item::Archive(key) => {
-            !kept.contains(&key) && !rows.get(&key.workspace).is_some_and(|row| refers(row, *item))
-        }
+        Item::Archive(key) => !needed_itself(&key) && !holds_parts.contains(&key),
         Item::Volume { workspace, .. } => {
             !in_use.contains(&workspace) && !rows.get(&workspace).is_some_and(|row| refers(row, *item))
         }

@@ -1,7 +1,8 @@
-//! The built-in IDE: a file tree, an editor and terminals in a browser tab.
+//! The one program of ours inside a workspace: its first process, with the line to it ([`run`], [`line`]), and the
+//! built-in IDE. Knows nothing of the server.
 //!
-//! One small HTTP server over one home directory. It knows nothing of users or
-//! workspaces; a proxy in front decides who may reach it and under which path.
+//! The IDE is a file tree, an editor and terminals in a browser tab: one small HTTP server over one home directory. It
+//! knows nothing of users or workspaces; a proxy in front decides who may reach it and under which path.
 //!
 //! * [`home`] keeps every path inside the home directory, [`files`] is the file
 //!   interface on top of it, [`watch`] notices changes on disk.
@@ -14,15 +15,19 @@
 //! single byte with it, which is what lets a forgotten workspace fall asleep.
 
 mod assets;
+mod children;
 pub mod cli;
 mod error;
 mod files;
 mod git;
 mod home;
+pub mod line;
 mod listen;
 mod origin;
 mod path;
+mod process_table;
 mod protocol;
+pub mod run;
 mod search;
 mod socket;
 mod terminal;

@@ -35,7 +35,10 @@ use codehub_domain::{
     observed::{EndedBy, Instance, InstanceState, Waiting},
 };
 use futures::Stream;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{mpsc, watch},
+};
 
 pub use codehub_upstream::{Address, Connection, InstanceTag, Secret, Upstream};
 pub use fence::{Fence, Fenced};
@@ -146,6 +149,31 @@ impl From<RuntimeError> for Failure {
 
 /// A stream of log bytes, oldest first.
 pub type LogStream = Pin<Box<dyn Stream<Item = std::io::Result<Bytes>> + Send>>;
+
+/// Bytes both ways.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
+
+/// A line to the program inside an instance, or why there is none.
+pub enum LineTo {
+    /// Here it is.
+    Open(Box<dyn ByteStream>),
+    /// It runs without the program inside, for this reason.
+    Nobody(&'static str),
+    /// It does not run.
+    NotRunning,
+}
+
+impl std::fmt::Debug for LineTo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Open(_) => "Open",
+            Self::Nobody(_) => "Nobody",
+            Self::NotRunning => "NotRunning",
+        })
+    }
+}
 
 /// Which part of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,6 +312,15 @@ pub trait Instances: Send + Sync + 'static {
     /// What keeps instances apart, as it is now. Changes nothing; empty where nothing can be told.
     async fn safeguards(&self) -> Vec<Safeguard> {
         Vec::new()
+    }
+    /// A line to the program inside it: bytes both ways, on which HTTP/2 runs (`codehub_inside::line`). As many at once as
+    /// are asked for; each ends with the instance. Who answers is whatever the workspace put there: nothing it says may
+    /// be believed.
+    async fn line(&self, id: WorkspaceId) -> Result<LineTo> {
+        Ok(match self.status(id).await? {
+            Some(Instance { state: InstanceState::Ended { .. }, .. }) | None => LineTo::NotRunning,
+            Some(_) => LineTo::Nobody("workspaces in containers cannot be worked in by the API yet"),
+        })
     }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;

@@ -91,6 +91,12 @@ fn a_world_without_volume_generations_is_noticed() {
 }
 
 #[test]
+fn a_collector_that_forgets_the_parts_of_archives_is_noticed() {
+    let options = Options { mutation: Some(Mutation::NoParts), ..Options::default() };
+    assert!(caught(&options).is_some());
+}
+
+#[test]
 fn an_archiving_that_is_complete_on_any_archive_is_noticed() {
     let options = Options { decide: run::complete_on_any_archive, ..Options::default() };
     assert!(caught(&options).is_some());

@@ -3,7 +3,7 @@
 //! replaced still writes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering::SeqCst},
@@ -13,7 +13,8 @@ use std::{
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Desired, Epoch, Phase, Status, Timestamp, UserId, Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, OpId, Phase, Status, Timestamp, UserId, Workspace,
+    WorkspaceId,
     audit::Act,
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
@@ -245,7 +246,7 @@ impl ArchiveRecords for ProcessStore {
     async fn archive_record(&self, key: ArchiveKey) -> Result<Option<ArchiveRecord>> {
         self.enter().await?;
         let record = if self.shared.trust_archives {
-            self.shared.world.in_archive(&key).map(|tokens| codehub_runtime::fake::recorded(key, &tokens))
+            codehub_runtime::fake::recorded(&self.shared.world, key)
         } else {
             self.shared.store.archive_record(key).await?
         };
@@ -255,6 +256,15 @@ impl ArchiveRecords for ProcessStore {
     async fn archive_keys(&self) -> Result<Vec<ArchiveKey>> {
         self.enter().await?;
         self.shared.store.archive_keys().await
+    }
+
+    async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>> {
+        self.enter().await?;
+        self.shared.store.archive_parts().await
+    }
+
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        self.shared.store.home_sizes(ids).await
     }
 
     async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
@@ -324,6 +334,10 @@ impl Workspaces for ProcessStore {
         limit: u32,
     ) -> Result<Page<HistoryEntry>> {
         self.shared.store.workspace_history(id, before, limit).await
+    }
+
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        self.shared.store.history_latest(limit).await
     }
 
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {

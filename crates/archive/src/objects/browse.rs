@@ -5,6 +5,7 @@
 //! frames its file is in. The index is held against the digest that the
 //! caller knows, and every piece and frame against the digest that the index
 //! has of it (none in older archives, whose frames carry a checksum only).
+//! Of format 3 the bytes are read as for a restore ([`super::chunked`]).
 //! Archives of format 1 have no list and cannot be looked into.
 
 use std::collections::VecDeque;
@@ -13,13 +14,13 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use object_store::ObjectStoreExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use super::ObjectArchives;
-use super::transfer::read_through;
+use super::transfer::{read_range, read_through};
+use crate::chunked_manifest::read_chunked_piece;
 use crate::error::{ArchiveError, Result, show};
 use crate::frames::{FRAME, SKIPPABLE_HEADER};
 use crate::hash::{hex, sha256};
@@ -51,6 +52,17 @@ struct Opened {
     index: Index,
     /// Where the frames end.
     end: u64,
+    meta: ArchiveMeta,
+}
+
+impl Opened {
+    /// Reads a piece of the list of files, of whatever format.
+    fn read(&self, piece: &[u8], visit: &mut dyn FnMut(ArchivedFile) -> Result<bool>) -> Result<()> {
+        match self.index.chunked {
+            None => read_piece(piece, visit),
+            Some(_) => read_chunked_piece(piece, &mut |entry| visit(entry.file)),
+        }
+    }
 }
 
 impl ObjectArchives {
@@ -78,7 +90,7 @@ impl ObjectArchives {
             }
             let digest = opened.index.piece_digests.get(at);
             let bytes = self.piece(key, *start..start + u64::from(*len), digest).await?;
-            read_piece(&bytes, &mut |entry| {
+            opened.read(&bytes, &mut |entry| {
                 if entry.path == dir {
                     found = entry.kind == FileKind::Directory;
                 } else if is_child(&entry.path, dir)
@@ -120,9 +132,13 @@ impl ObjectArchives {
                 _ => return Err(ArchiveError::corrupted("a hard link leads nowhere")),
             },
         };
+        if opened.index.chunked.is_some() {
+            let stream = self.chunked_stream(key, &opened, &holder.path).await?;
+            return Ok(Some((ArchivedFile { size: holder.size, ..entry }, Some(stream))));
+        }
         let behind = || ArchiveError::corrupted("a file is said to be behind the end");
         let first = usize::try_from(holder.offset / FRAME as u64).map_err(|_| behind())?;
-        let Opened { index: Index { mut frames, mut frame_digests, .. }, end } = opened;
+        let Opened { index: Index { mut frames, mut frame_digests, .. }, end, .. } = opened;
         let start = frames.get(first).ok_or_else(behind)?.0;
         frames.drain(..first);
         frame_digests.drain(..first.min(frame_digests.len()));
@@ -160,22 +176,40 @@ impl ObjectArchives {
     }
 
     async fn find(&self, key: &str, opened: &Opened, path: &[u8]) -> Result<Option<ArchivedFile>> {
+        let Some(bytes) = self.piece_with(key, opened, path).await? else { return Ok(None) };
+        let mut found = None;
+        opened.read(&bytes, &mut |entry| {
+            if entry.path == path {
+                found = Some(entry);
+            }
+            Ok(found.is_none())
+        })?;
+        Ok(found)
+    }
+
+    /// The piece of the list of files that a path must be in.
+    async fn piece_with(&self, key: &str, opened: &Opened, path: &[u8]) -> Result<Option<Vec<u8>>> {
         for (at, (start, len, span)) in opened.index.pieces.iter().enumerate() {
             if walk_order(&span.first, path).is_gt() || walk_order(&span.last, path).is_lt() {
                 continue;
             }
             let digest = opened.index.piece_digests.get(at);
-            let bytes = self.piece(key, *start..start + u64::from(*len), digest).await?;
-            let mut found = None;
-            read_piece(&bytes, &mut |entry| {
-                if entry.path == path {
-                    found = Some(entry);
-                }
-                Ok(found.is_none())
-            })?;
-            return Ok(found);
+            return self.piece(key, *start..start + u64::from(*len), digest).await.map(Some);
         }
         Ok(None)
+    }
+
+    /// A file of an archive of format 3, which is in its list.
+    async fn chunked_stream(&self, key: &str, opened: &Opened, path: &[u8]) -> Result<FileStream> {
+        let bytes = self.piece_with(key, opened, path).await?.ok_or_else(damaged)?;
+        let mut found = None;
+        read_chunked_piece(&bytes, &mut |entry| {
+            if entry.file.path == path {
+                found = Some(entry);
+            }
+            Ok(found.is_none())
+        })?;
+        self.stream_chunked(key, &opened.meta, found.ok_or_else(damaged)?).await
     }
 
     async fn open_index(&self, key: &str, expected: &Expected) -> Result<Opened> {
@@ -184,32 +218,40 @@ impl ObjectArchives {
         };
         meta.hold_against(key, expected)?;
         let Some(digest) = &expected.index_sha256 else { return Err(ArchiveError::NotListed) };
-        let (at, stored) = self.stored_index(key, &meta).await?;
+        let (index, end) = self.index_of(key, meta.size, digest).await?;
+        Ok(Opened { index, end, meta })
+    }
+
+    /// The index of an object of this size, which must have this digest, and where it begins.
+    pub(super) async fn index_of(&self, key: &str, size: u64, digest: &str) -> Result<(Index, u64)> {
+        let (at, magic, stored) = self.stored_index(key, size).await?;
         let found = hex(&sha256(&stored));
         if found != *digest {
             let message = format!("{key}: its index has checksum {found}, expected {digest}");
             return Err(ArchiveError::Corrupted { message });
         }
-        let index = Index::decode(&decoded(&stored[..stored.len() - TRAILER])?)?;
+        let index = Index::decode(&decoded(&stored[..stored.len() - TRAILER])?, magic)?;
+        let tables = index.chunked.iter().flat_map(|chunked| &chunked.tables);
+        let tables = tables.map(|(start, len)| start.checked_add((*len).into()));
         let frames = index.frames.iter().map(|(start, len)| start.checked_add((*len).into()));
         let pieces = index.pieces.iter().map(|(start, len, _)| start.checked_add((*len).into()));
-        if frames.chain(pieces).any(|end| end.is_none_or(|end| end > at)) {
+        if frames.chain(pieces).chain(tables).any(|end| end.is_none_or(|end| end > at)) {
             return Err(damaged());
         }
-        Ok(Opened { index, end: at })
+        Ok((index, at))
     }
 
-    /// Where the index begins, and the bytes that its digest is of: itself and the trailer.
-    async fn stored_index(&self, key: &str, meta: &ArchiveMeta) -> Result<(u64, Bytes)> {
-        let after_frames = meta.size.checked_sub(TRAILER as u64).ok_or_else(damaged)?;
-        let at = Index::read_trailer(&self.range(key, after_frames..meta.size).await?)?;
+    /// Where the index begins, which format's it is, and the bytes that its digest is of: itself and the trailer.
+    async fn stored_index(&self, key: &str, size: u64) -> Result<(u64, [u8; 8], Bytes)> {
+        let after_frames = size.checked_sub(TRAILER as u64).ok_or_else(damaged)?;
+        let (at, magic) = Index::read_trailer(&self.range(key, after_frames..size).await?)?;
         let start = at.checked_add(SKIPPABLE_HEADER as u64).filter(|start| *start < after_frames);
-        let start = start.filter(|start| meta.size - start <= MAX_RAW as u64).ok_or_else(damaged)?;
-        Ok((at, self.range(key, start..meta.size).await?))
+        let start = start.filter(|start| size - start <= MAX_RAW as u64).ok_or_else(damaged)?;
+        Ok((at, magic, self.range(key, start..size).await?))
     }
 
     pub(super) async fn index_digest(&self, key: &str, meta: &ArchiveMeta) -> Result<String> {
-        Ok(hex(&sha256(&self.stored_index(key, meta).await?.1)))
+        Ok(hex(&sha256(&self.stored_index(key, meta.size).await?.2)))
     }
 
     /// `digest` is what the index has of it, where it has one.
@@ -218,21 +260,14 @@ impl ObjectArchives {
             return Err(damaged());
         }
         let stored = self.range(key, range).await?;
-        if digest.is_some_and(|digest| sha256(&stored) != *digest) {
-            return Err(ArchiveError::corrupted(format!(
-                "{key}: a part of its list of files is not what was archived"
-            )));
+        match digest {
+            Some(digest) => decoded(&held(stored, digest, key)?),
+            None => decoded(&stored),
         }
-        decoded(&stored)
     }
 
     async fn range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        let bytes = self.store.get_range(&self.data(key)?, range.clone()).await;
-        let bytes = bytes.map_err(|error| ArchiveError::store("read", key, &error))?;
-        if bytes.len() as u64 == range.end - range.start {
-            return Ok(bytes);
-        }
-        Err(ArchiveError::Unreachable { message: format!("{key}: got {} bytes of {range:?}", bytes.len()) })
+        read_range(&self.store, &self.data(key)?, range).await
     }
 }
 
@@ -282,7 +317,17 @@ impl<R: Read> Read for HeldFrames<R> {
     }
 }
 
-fn decoded(stored: &[u8]) -> Result<Vec<u8>> {
+/// What was stored, if it is what was archived.
+pub(super) fn held(stored: Bytes, digest: &[u8; 32], key: &str) -> Result<Bytes> {
+    match sha256(&stored) == *digest {
+        true => Ok(stored),
+        false => Err(ArchiveError::corrupted(format!(
+            "{key}: a part of its list of files is not what was archived"
+        ))),
+    }
+}
+
+pub(super) fn decoded(stored: &[u8]) -> Result<Vec<u8>> {
     let mut decoder = zstd::Decoder::new(stored).map_err(|_| damaged())?;
     decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| damaged())?;
     let mut bytes = Vec::new();

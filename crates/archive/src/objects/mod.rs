@@ -16,6 +16,8 @@
 //! all the same, they write the same bytes: packing is deterministic.
 
 mod browse;
+mod chunked;
+mod export;
 mod local;
 mod local_write;
 mod pair;
@@ -26,6 +28,7 @@ mod s3_uploads;
 pub(crate) mod transfer;
 
 pub use browse::{FilePage, FileStream};
+pub use chunked::Packed;
 pub use local::MARKER;
 pub use s3::S3Config;
 
@@ -38,6 +41,7 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
+use object_store::path::Path as Location;
 use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use tokio_util::sync::CancellationToken;
 
@@ -45,14 +49,15 @@ use self::local::LocalRoot;
 use self::pair::{blocking, not_altered, unfindable};
 use self::s3_uploads::Uploads;
 use self::transfer::{Pieces, joined, part_size, read_through, upload};
+use super::chunked_pack::pack_chunked;
 use super::error::{ArchiveError, Result};
 use super::frames::PackOptions;
-use super::meta::{ArchiveMeta, Expected};
+use super::meta::{ArchiveMeta, CHUNKED_FORMAT, Expected, TAR_FORMAT};
 use super::pack::{PackSummary, estimate_home, pack, pack_nothing};
 use super::progress::Progress;
 use super::said::said;
 use super::source::digest;
-use super::unpack::{Limits, UnpackSummary, unpack};
+use super::unpack::{Limits, UnpackSummary, unpack, unpack_tar};
 
 /// The last part of every key that [`ObjectArchives::list`] finds.
 pub const DATA_NAME: &str = "home.tar.zst";
@@ -91,6 +96,8 @@ pub struct ObjectArchives {
     uploads: Option<Arc<Uploads>>,
     options: PackOptions,
     verify: Verify,
+    /// Of new archives.
+    format: u32,
 }
 
 impl ObjectArchives {
@@ -111,6 +118,7 @@ impl ObjectArchives {
             uploads: None,
             options: PackOptions::default(),
             verify: Verify::Size,
+            format: TAR_FORMAT,
         }
     }
 
@@ -149,6 +157,13 @@ impl ObjectArchives {
         Self { verify, ..self }
     }
 
+    /// Whether new archives store only what has changed since the last one (format 3), or everything (format 2). What
+    /// is there already is read, whichever it is.
+    #[must_use]
+    pub fn incremental(self, incremental: bool) -> Self {
+        Self { format: if incremental { CHUNKED_FORMAT } else { TAR_FORMAT }, ..self }
+    }
+
     pub(crate) fn with_uploads(self, uploads: Uploads) -> Self {
         Self { uploads: Some(Arc::new(uploads)), ..self }
     }
@@ -161,6 +176,19 @@ impl ObjectArchives {
         progress: &Progress,
         cancel: &CancellationToken,
     ) -> Result<ArchiveMeta> {
+        self.put_since(key, None, home, progress, cancel).await
+    }
+
+    /// [`ObjectArchives::put`], where the last archive of this home is `base`.
+    pub async fn put_since(
+        &self,
+        key: &str,
+        base: Option<(&str, &Expected)>,
+        home: &Path,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ArchiveMeta> {
+        let packed = self.packed_as(key, base).await?;
         let stop = cancel.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
         let total = {
@@ -170,8 +198,11 @@ impl ObjectArchives {
         progress.start(total);
         let (home, options) = (home.to_owned(), self.options);
         let (counted, token) = (progress.clone(), stop.clone());
-        self.put_with(key, total, progress, &stop, move |sink| pack(&home, sink, options, &counted, &token))
-            .await
+        self.put_with(key, total, progress, &stop, move |sink| match packed {
+            Packed::Whole => pack(&home, sink, options, &counted, &token),
+            Packed::Without(known) => pack_chunked(&home, &known, sink, options, &counted, &token),
+        })
+        .await
     }
 
     /// Archives what `produce` writes under `key`. About `total` bytes are to be expected before compression. Where
@@ -191,6 +222,7 @@ impl ObjectArchives {
         let packed = joined(blocking(move || produce(&mut std::io::sink())).await)?;
         // Not removed: should somebody else have made it the home meanwhile, it is the only copy.
         meta.hold_against(key, &ArchiveMeta::new(&packed).expected())?;
+        self.check_parts(key, &meta).await?;
         Ok(meta)
     }
 
@@ -214,15 +246,18 @@ impl ObjectArchives {
         progress.start(meta.uncompressed);
         let limits = Limits { uncompressed: meta.uncompressed, entries: meta.entries };
         let (target, progress) = (target.to_owned(), progress.clone());
-        self.fetch_with(key, &meta, cancel, move |stream, cancel| {
-            unpack(stream, &target, limits, &progress, cancel)
+        let chunked = meta.is_chunked();
+        self.fetch_with(key, &meta, cancel, move |stream, cancel| match chunked {
+            true => unpack_tar(stream, &target, limits, &progress, cancel),
+            false => unpack(stream, &target, limits, &progress, cancel),
         })
         .await?;
         Ok(meta)
     }
 
     /// Gives the stored bytes of the archive `key`, of which [`ObjectArchives::head`] said `meta`, to
-    /// `consume`, and checks what it made of them against that.
+    /// `consume`, and checks what it made of them against that. Of an archive of format 3 it gets the plain tar stream
+    /// ([`super::unpack_tar`]), of any other what [`super::unpack`] reads.
     pub async fn fetch_with(
         &self,
         key: &str,
@@ -230,6 +265,10 @@ impl ObjectArchives {
         cancel: &CancellationToken,
         consume: impl FnOnce(&mut (dyn Read + Send), &CancellationToken) -> Result<UnpackSummary> + Send + 'static,
     ) -> Result<()> {
+        if meta.is_chunked() {
+            let consume = move |mut tar, cancel| consume(&mut tar, &cancel);
+            return self.read_chunked(key, meta, cancel, consume).await.map_err(|error| named(error, key));
+        }
         self.read(key, meta, cancel, move |mut stream, cancel| consume(&mut stream, &cancel)).await
     }
 
@@ -331,14 +370,22 @@ impl ObjectArchives {
     /// Removes an archive, finished or not. The meta object goes first, so
     /// what is half deleted never looks complete.
     pub async fn delete(&self, key: &str) -> Result<()> {
-        for location in [self.meta(key)?, self.data(key)?] {
-            match self.store.delete(&location).await {
-                Ok(()) => {}
-                Err(StoreError::NotFound { .. }) => self.check_present().await?,
-                Err(error) => return Err(ArchiveError::store("delete", key, &error)),
-            }
-            self.on_disk(move |local| local.sync_removal(location.as_ref())).await?;
+        self.delete_mark(key).await?;
+        self.remove(key, self.data(key)?).await
+    }
+
+    /// Removes what makes it an archive. Its data stays, for archives that have parts there.
+    pub async fn delete_mark(&self, key: &str) -> Result<()> {
+        self.remove(key, self.meta(key)?).await
+    }
+
+    async fn remove(&self, key: &str, location: Location) -> Result<()> {
+        match self.store.delete(&location).await {
+            Ok(()) => {}
+            Err(StoreError::NotFound { .. }) => self.check_present().await?,
+            Err(error) => return Err(ArchiveError::store("delete", key, &error)),
         }
+        self.on_disk(move |local| local.sync_removal(location.as_ref())).await?;
         Ok(())
     }
 
@@ -397,6 +444,7 @@ impl ObjectArchives {
         if cancel.is_cancelled() {
             return Err(ArchiveError::Cancelled);
         }
+        self.check_parts(key, &meta).await.map_err(unfindable)?;
         self.write_meta(key, &meta).await?;
         match self.head(key).await? {
             Some(stored) if stored == meta => Ok(meta),

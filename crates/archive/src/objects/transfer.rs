@@ -260,7 +260,12 @@ pub(crate) async fn read_through<T: Send + 'static>(
     consumed
 }
 
-async fn read_range(store: &Arc<dyn ObjectStore>, location: &Location, range: Range<u64>) -> Result<Bytes> {
+/// A range of an object, asked for again when a read fails.
+pub(crate) async fn read_range(
+    store: &Arc<dyn ObjectStore>,
+    location: &Location,
+    range: Range<u64>,
+) -> Result<Bytes> {
     let mut backoff = FIRST_BACKOFF;
     let mut tries = 0;
     loop {

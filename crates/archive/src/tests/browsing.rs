@@ -8,7 +8,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as Location;
 use proptest::prelude::*;
 
-use super::super::manifest::{Index, Manifest, Span, read_piece, walk_order};
+use super::super::manifest::{CHUNKED_MAGIC, Index, MAGIC, Manifest, Span, read_piece, walk_order};
 use super::super::{ArchivedFile, Expected, FileKind, ObjectArchives};
 use super::*;
 
@@ -183,7 +183,7 @@ async fn another_archive_is_never_shown() {
         assert!(file.as_ref().is_err_and(ArchiveError::is_corrupted), "{what}");
     }
     // The index and the list of files stay, one frame is exchanged for another that is whole.
-    let index = Index::decode(&index_of(&ours.0)).unwrap();
+    let index = Index::decode(&index_of(&ours.0), *MAGIC).unwrap();
     assert!(index.frames.len() > 1 && index.frame_digests.len() == index.frames.len());
     let place =
         |(start, len): &(u64, u32)| (usize::try_from(*start).unwrap(), usize::try_from(*len).unwrap());
@@ -212,7 +212,7 @@ async fn another_archive_is_never_shown() {
 
 fn index_of(stored: &[u8]) -> Vec<u8> {
     let (rest, trailer) = stored.split_at(stored.len() - 16);
-    let at = usize::try_from(Index::read_trailer(trailer).unwrap()).unwrap();
+    let at = usize::try_from(Index::read_trailer(trailer).unwrap().0).unwrap();
     zstd::decode_all(&rest[at + 8..]).unwrap()
 }
 
@@ -223,12 +223,12 @@ async fn an_index_without_digests_is_read() {
     let (archives, store) = stored(home.path()).await;
     let (data, meta) = (Location::from(KEY), Location::from(format!("{KEY}.meta")));
     let stored = store.get(&data).await.unwrap().bytes().await.unwrap();
-    let mut index = Index::decode(&index_of(&stored)).unwrap();
+    let mut index = Index::decode(&index_of(&stored), *MAGIC).unwrap();
     index.frame_digests.clear();
     index.piece_digests.clear();
-    let at = Index::read_trailer(&stored[stored.len() - 16..]).unwrap();
+    let (at, _) = Index::read_trailer(&stored[stored.len() - 16..]).unwrap();
     let mut payload = zstd::encode_all(&index.encode()[..], 3).unwrap();
-    payload.extend_from_slice(&Index::trailer(at));
+    payload.extend_from_slice(&index.trailer(at));
     let mut old = stored[..usize::try_from(at).unwrap()].to_vec();
     old.extend_from_slice(&0x184D_2A5C_u32.to_le_bytes());
     old.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
@@ -336,12 +336,13 @@ proptest! {
             index.frame_digests = index.frames.iter().map(digest).collect();
             index.piece_digests = index.pieces.iter().map(|(start, len, _)| digest(&(*start, *len))).collect();
         }
-        prop_assert_eq!(Index::decode(&index.encode()).unwrap(), index);
+        prop_assert_eq!(Index::decode(&index.encode(), *MAGIC).unwrap(), index);
     }
 
     #[test]
     fn any_bytes_are_an_index_or_an_error(bytes in any::<Vec<u8>>()) {
-        let _ = Index::decode(&bytes);
+        let _ = Index::decode(&bytes, *MAGIC);
+        let _ = Index::decode(&bytes, *CHUNKED_MAGIC);
         let _ = read_piece(&bytes, &mut |_| Ok(true));
     }
 }

@@ -151,15 +151,15 @@ async fn restores(archives: &ObjectArchives, expected: &Snapshot) -> Result<()> 
 async fn a_failing_store_never_holds_a_false_archive() {
     let (small, large) = (sample_home(), sample_home());
     std::fs::write(large.path().join("large"), noise(17 << 20)).unwrap();
-    for home in [&small, &large] {
+    for (home, incremental) in [(&small, false), (&large, false), (&small, true), (&large, true)] {
         let expected = snapshot(home.path());
         for lose_answer in [false, true] {
             for fail_at in 0.. {
                 let store = Arc::new(InMemory::new());
-                let healthy = ObjectArchives::new(store.clone(), "");
+                let healthy = ObjectArchives::new(store.clone(), "").incremental(incremental);
                 let faulty = Faulty::new(&store, fail_at, lose_answer, 1);
                 let calls = faulty.calls.clone();
-                let archives = ObjectArchives::new(Arc::new(faulty), "");
+                let archives = ObjectArchives::new(Arc::new(faulty), "").incremental(incremental);
                 let (progress, cancel) = (Progress::new(), CancellationToken::new());
                 let outcome = archives.put(KEY, home.path(), &progress, &cancel).await;
 
@@ -188,17 +188,20 @@ async fn reading_is_tried_again_and_gives_up_at_last() {
     let home = sample_home();
     std::fs::write(home.path().join("large"), noise(9 << 20)).unwrap();
     let expected = snapshot(home.path());
-    let store = Arc::new(InMemory::new());
-    let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    ObjectArchives::new(store.clone(), "").put(KEY, home.path(), &progress, &cancel).await.unwrap();
-    // Calls 0 and 1 look at the meta object and the data's size.
-    for (fail_at, times, survives) in [(2, 3, true), (4, 1, true), (0, 1, false), (2, 99, false)] {
-        let faulty = Faulty::new(&store, fail_at, false, times);
-        let archives = ObjectArchives::new(Arc::new(faulty), "");
-        match restores(&archives, &expected).await {
-            Ok(()) => assert!(survives, "{fail_at}"),
-            Err(ArchiveError::Unreachable { .. }) => assert!(!survives, "{fail_at}"),
-            Err(other) => panic!("{fail_at}: {other:?}"),
+    for incremental in [false, true] {
+        let store = Arc::new(InMemory::new());
+        let (progress, cancel) = (Progress::new(), CancellationToken::new());
+        let archives = ObjectArchives::new(store.clone(), "").incremental(incremental);
+        archives.put(KEY, home.path(), &progress, &cancel).await.unwrap();
+        // Calls 0 and 1 look at the meta object and the data's size.
+        for (fail_at, times, survives) in [(2, 3, true), (4, 1, true), (0, 1, false), (2, 99, false)] {
+            let faulty = Faulty::new(&store, fail_at, false, times);
+            let archives = ObjectArchives::new(Arc::new(faulty), "");
+            match restores(&archives, &expected).await {
+                Ok(()) => assert!(survives, "{fail_at}"),
+                Err(ArchiveError::Unreachable { .. }) => assert!(!survives, "{fail_at}"),
+                Err(other) => panic!("{fail_at}: {other:?}"),
+            }
         }
     }
 }
@@ -228,13 +231,15 @@ impl Drop for SmallDisk {
 
 #[tokio::test]
 async fn a_full_store_says_so_and_keeps_nothing() {
-    for (disk, content) in [("1m", 4 << 20), ("12m", 40 << 20)] {
+    for (disk, content, incremental) in
+        [("1m", 4 << 20, false), ("12m", 40 << 20, false), ("12m", 40 << 20, true)]
+    {
         let Some(disk) = SmallDisk::mount(disk) else {
             return;
         };
         let home = sample_home();
         std::fs::write(home.path().join("large"), noise(content)).unwrap();
-        let archives = ObjectArchives::open_local(disk.0.path(), "").unwrap();
+        let archives = ObjectArchives::open_local(disk.0.path(), "").unwrap().incremental(incremental);
         let (progress, cancel) = (Progress::new(), CancellationToken::new());
         let outcome = archives.put(KEY, home.path(), &progress, &cancel).await;
         let error = outcome.unwrap_err();
@@ -253,17 +258,19 @@ async fn a_full_store_says_so_and_keeps_nothing() {
 
 #[tokio::test]
 async fn a_full_target_is_not_the_archives_fault() {
-    let Some(disk) = SmallDisk::mount("2m") else {
-        return;
-    };
     let home = sample_home();
     std::fs::write(home.path().join("large"), noise(4 << 20)).unwrap();
-    let archives = ObjectArchives::new(Arc::new(InMemory::new()), "");
-    let (progress, cancel) = (Progress::new(), CancellationToken::new());
-    archives.put(KEY, home.path(), &progress, &cancel).await.unwrap();
-    let target = disk.0.path().join("home");
-    std::fs::create_dir(&target).unwrap();
-    let outcome = archives.fetch(KEY, &target, &progress, &cancel).await;
-    let error = outcome.unwrap_err();
-    assert!(matches!(error, ArchiveError::NoSpace { .. }), "{error:?}");
+    for incremental in [false, true] {
+        let Some(disk) = SmallDisk::mount("2m") else {
+            return;
+        };
+        let archives = ObjectArchives::new(Arc::new(InMemory::new()), "").incremental(incremental);
+        let (progress, cancel) = (Progress::new(), CancellationToken::new());
+        archives.put(KEY, home.path(), &progress, &cancel).await.unwrap();
+        let target = disk.0.path().join("home");
+        std::fs::create_dir(&target).unwrap();
+        let outcome = archives.fetch(KEY, &target, &progress, &cancel).await;
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, ArchiveError::NoSpace { .. }), "{error:?}");
+    }
 }

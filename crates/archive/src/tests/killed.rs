@@ -16,6 +16,9 @@ const ROLE: &str = "CODEHUB_TEST_ARCHIVE_ROLE";
 const HOME: &str = "CODEHUB_TEST_ARCHIVE_HOME";
 const PLACE: &str = "CODEHUB_TEST_ARCHIVE_PLACE";
 
+/// Archives in format 3.
+const PUT_CHUNKS: &str = "put-chunks";
+
 /// Begins a place that is not a directory.
 const BUCKET: &str = "bucket:";
 
@@ -43,7 +46,7 @@ async fn the_other_process() {
         Some(prefix) => ObjectArchives::open_s3(&s3::server().unwrap(), prefix),
         None => ObjectArchives::open_local(Path::new(&place), ""),
     };
-    let archives = archives.unwrap();
+    let archives = archives.unwrap().incremental(role == PUT_CHUNKS);
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     let watched = progress.clone();
     tokio::spawn(async move {
@@ -55,7 +58,7 @@ async fn the_other_process() {
         }
     });
     match role.as_str() {
-        "put" => archives.put(KEY, Path::new(&home), &progress, &cancel).await.unwrap(),
+        "put" | PUT_CHUNKS => archives.put(KEY, Path::new(&home), &progress, &cancel).await.unwrap(),
         _ => archives.fetch(KEY, Path::new(&home), &progress, &cancel).await.unwrap(),
     };
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -95,8 +98,14 @@ async fn killed_at(mut child: Child, (percent, milliseconds): (u64, u64)) -> boo
 }
 
 /// Whenever it is killed, what looks finished is, and the next try gets there.
-async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, moment: (u64, u64)) -> bool {
-    let killed = killed_at(elsewhere("put", home, place), moment).await;
+async fn survives_a_kill(
+    archives: &ObjectArchives,
+    role: &str,
+    home: &Path,
+    place: &Path,
+    moment: (u64, u64),
+) -> bool {
+    let killed = killed_at(elsewhere(role, home, place), moment).await;
     let (progress, cancel) = (Progress::new(), CancellationToken::new());
     let there = archives.head(KEY).await.unwrap();
     assert!(killed || there.is_some(), "said to be stored");
@@ -111,12 +120,21 @@ async fn survives_a_kill(archives: &ObjectArchives, home: &Path, place: &Path, m
 
 #[tokio::test]
 async fn a_process_killed_at_any_moment_leaves_no_false_archive() {
+    a_killed_process_leaves_no_false_archive("put").await;
+}
+
+#[tokio::test]
+async fn a_process_killed_at_any_moment_leaves_no_false_archive_of_chunks() {
+    a_killed_process_leaves_no_false_archive(PUT_CHUNKS).await;
+}
+
+async fn a_killed_process_leaves_no_false_archive(role: &str) {
     let home = slow_home();
     let mut unfinished = 0;
     for moment in moments() {
         let place = tempdir();
-        let archives = ObjectArchives::open_local(place.path(), "").unwrap();
-        unfinished += u64::from(survives_a_kill(&archives, home.path(), place.path(), moment).await);
+        let archives = ObjectArchives::open_local(place.path(), "").unwrap().incremental(role == PUT_CHUNKS);
+        unfinished += u64::from(survives_a_kill(&archives, role, home.path(), place.path(), moment).await);
         let left = std::fs::read_dir(place.path().join("ws-1/op-1")).unwrap();
         assert_eq!(left.count(), 2, "nothing of the dead process is left");
     }
@@ -135,7 +153,8 @@ async fn a_process_killed_at_any_moment_leaves_no_false_archive_in_a_bucket() {
         let place = format!("{BUCKET}{prefix}");
         // What comes after the last byte takes longer here.
         let moment = (percent, milliseconds * 4);
-        unfinished += u64::from(survives_a_kill(&archives, home.path(), Path::new(&place), moment).await);
+        let killed = survives_a_kill(&archives, "put", home.path(), Path::new(&place), moment).await;
+        unfinished += u64::from(killed);
         assert_eq!(archives.sweep_unfinished(Duration::ZERO).await.unwrap(), 0, "no upload is left");
     }
     eprintln!("killed before it was finished: {unfinished} of 14");
@@ -240,27 +259,32 @@ fn large_homes_need_no_more_memory_than_small_ones() {
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().find_map(|line| line.split_once("peak:")).unwrap().1.trim().parse().unwrap()
     };
-    let (place, restored) = (roomy(), roomy());
-    let baseline = peak("put", small.path(), tempdir().path());
-    let put = peak("put", large.path(), place.path());
-    let fetch = peak("fetch", restored.path(), place.path());
-    eprintln!("KiB at most: {baseline} for a small home, {put} archiving, {fetch} restoring a large one");
-    assert!(put.max(fetch) < baseline + 64 * 1024, "{baseline} {put} {fetch}");
+    for role in [PUT_CHUNKS, "put"] {
+        let (place, restored) = (roomy(), roomy());
+        let baseline = peak(role, small.path(), tempdir().path());
+        let put = peak(role, large.path(), place.path());
+        let fetch = peak("fetch", restored.path(), place.path());
+        eprintln!(
+            "{role}, KiB at most: {baseline} for a small home, {put} archiving, {fetch} restoring a large one"
+        );
+        assert!(put.max(fetch) < baseline + 64 * 1024, "{role}: {baseline} {put} {fetch}");
+        is_the_large_home(large.path(), restored.path(), FILES, &data);
+    }
+}
 
-    let same = |name: &str| {
-        std::fs::read(large.path().join(name)).ok() == std::fs::read(restored.path().join(name)).ok()
-    };
+fn is_the_large_home(large: &Path, restored: &Path, files: usize, data: &[u8]) {
+    let same = |name: &str| std::fs::read(large.join(name)).ok() == std::fs::read(restored.join(name)).ok();
     assert!(same("noise"));
-    assert_eq!(std::fs::read_dir(restored.path().join("many")).unwrap().count(), FILES);
-    for file in 0..FILES {
+    assert_eq!(std::fs::read_dir(restored.join("many")).unwrap().count(), files);
+    for file in 0..files {
         assert!(same(&format!("many/file-{file}")), "{file}");
     }
-    let copy = std::fs::File::open(restored.path().join("image")).unwrap();
+    let copy = std::fs::File::open(restored.join("image")).unwrap();
     assert_eq!(copy.metadata().unwrap().len(), 20 << 30);
     assert!(copy.metadata().unwrap().blocks() * 512 < 64 << 20, "still a hole");
     let mut there = vec![0; data.len() + 1];
     for gib in 0..20 {
         copy.read_exact_at(&mut there, gib << 30).unwrap();
-        assert!(there.starts_with(&data) && there.ends_with(&[0]), "{gib}");
+        assert!(there.starts_with(data) && there.ends_with(&[0]), "{gib}");
     }
 }

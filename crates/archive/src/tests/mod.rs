@@ -6,6 +6,7 @@ mod fidelity;
 mod forge;
 mod gnu;
 mod hostile;
+mod incremental;
 mod killed;
 mod mutants;
 mod s3;

@@ -12,6 +12,18 @@ use super::*;
 
 const KEY: &str = "ws-1/op-1/home.tar.zst";
 
+/// The same tests for every store, and for archives of either format in one of them.
+async fn each_store_and_format(test: impl AsyncFn(ObjectArchives, Arc<dyn ObjectStore>)) {
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let archives = ObjectArchives::new(memory.clone(), "some/prefix").with_verify(Verify::Content);
+    test(archives.incremental(true), memory).await;
+    let root = tempdir();
+    let archives = ObjectArchives::open_local(root.path(), "some/prefix").unwrap();
+    let raw = object_store::local::LocalFileSystem::new_with_prefix(root.path()).unwrap();
+    test(archives.incremental(true), Arc::new(raw)).await;
+    each_store(test).await;
+}
+
 /// The same tests for every store.
 async fn each_store(test: impl AsyncFn(ObjectArchives, Arc<dyn ObjectStore>)) {
     let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
@@ -56,7 +68,7 @@ fn large_home() -> TempDir {
 
 #[tokio::test]
 async fn a_home_comes_back() {
-    each_store(async |archives, store| {
+    each_store_and_format(async |archives, store| {
         for home in [sample_home(), large_home(), tempdir()] {
             assert_eq!(archives.head(KEY).await.unwrap(), None);
             let before = snapshot(home.path());
@@ -94,7 +106,7 @@ async fn an_empty_home_leaves_the_target_as_it_is() {
 
 #[tokio::test]
 async fn a_finished_archive_is_never_written_again() {
-    each_store(async |archives, store| {
+    each_store_and_format(async |archives, store| {
         let home = sample_home();
         let first = put(&archives, home.path()).await.unwrap();
         let modified = store.head(&data()).await.unwrap().last_modified;
@@ -119,7 +131,7 @@ async fn a_finished_archive_is_never_written_again() {
 
 #[tokio::test]
 async fn an_unfinished_archive_is_replaced() {
-    each_store(async |archives, store| {
+    each_store_and_format(async |archives, store| {
         store.put(&data(), "half".into()).await.unwrap();
         assert_eq!(archives.head(KEY).await.unwrap(), None);
         let outcome = fetch(&archives, tempdir().path()).await;
@@ -175,17 +187,17 @@ async fn damage_is_noticed() {
             let error = fetch(&archives, tempdir().path()).await.unwrap_err();
             assert!(error.is_corrupted(), "{what}: {error:?}");
         }
-        let later = said.replace("\"format\": 2", "\"format\": 3");
+        let later = said.replace("\"format\": 2", "\"format\": 4");
         store.put(&meta(), later.into()).await.unwrap();
         let outcome = fetch(&archives, tempdir().path()).await;
-        assert!(matches!(outcome, Err(ArchiveError::Unsupported { format: 3 })));
+        assert!(matches!(outcome, Err(ArchiveError::Unsupported { format: 4 })));
     })
     .await;
 }
 
 #[tokio::test]
 async fn only_archives_are_listed() {
-    each_store(async |archives, store| {
+    each_store_and_format(async |archives, store| {
         assert_eq!(archives.list().await.unwrap(), []);
         for other in ["some/prefix/README", "some/prefix/a/b/c", "some/prefix2/a/b/home.tar.zst"] {
             store.put(&Location::from(other), "x".into()).await.unwrap();
@@ -202,7 +214,7 @@ async fn only_archives_are_listed() {
 
 #[tokio::test]
 async fn cancelling_leaves_no_archive() {
-    each_store(async |archives, _| {
+    each_store_and_format(async |archives, _| {
         let home = large_home();
         let (progress, cancel) = (Progress::new(), CancellationToken::new());
         let watch = async {
@@ -227,7 +239,7 @@ async fn cancelling_leaves_no_archive() {
 /// The error comes when several parts are in the store already.
 #[tokio::test]
 async fn a_home_that_breaks_half_way_leaves_no_archive() {
-    each_store(async |archives, _| {
+    each_store_and_format(async |archives, _| {
         let archives = archives.with_verify(Verify::Size);
         let home = tempdir();
         std::fs::write(home.path().join("large"), noise(64 << 20)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codehub_archive::{ArchiveError, Progress};
+use codehub_archive::{ArchiveError, ArchiveMeta, Progress};
 use codehub_domain::{
     ArchiveKey, ArchiveRecord, Epoch, ErrorReason, Failure, Generation, Workspace, WorkspaceId,
     decide::Outcome, observed::Waiting, plan::Action,
@@ -56,7 +56,8 @@ impl Executor {
         waiting: &watch::Sender<Option<Waiting>>,
     ) -> Outcome {
         let fence = self.context.fence(self.epoch);
-        let transfer = Transfer { progress: progress.clone(), cancel: cancel.clone(), fence: fence.clone() };
+        let transfer =
+            Transfer { progress: progress.clone(), cancel: cancel.clone(), fence: fence.clone(), base: None };
         if let Some(at) = self.context.elsewhere(workspace) {
             let here = self.context.backends.volumes.kind();
             return action_failed(format!(
@@ -115,7 +116,7 @@ impl Executor {
     async fn put_empty(&self, key: ArchiveKey) -> Result<Outcome, Failed> {
         let stored = self.context.backends.archives.put_empty(&key).await;
         let meta = stored.map_err(|error| archive_failed(&error))?;
-        Ok(Outcome::Archived { archive: record(key, &meta) })
+        archived(key, &meta)
     }
 
     async fn put(
@@ -126,11 +127,24 @@ impl Executor {
         transfer: &Transfer,
     ) -> Result<Outcome, Failed> {
         let archives = &self.context.backends.archives;
+        let transfer = Transfer { base: self.base(workspace, key).await?, ..transfer.clone() };
         let meta = archives
-            .put(&key, &workspace.volume(from), transfer)
+            .put(&key, &workspace.volume(from), &transfer)
             .await
             .map_err(|error| archive_failed(&error))?;
-        Ok(Outcome::Archived { archive: record(key, &meta) })
+        archived(key, &meta)
+    }
+
+    /// The last archive of the home, for the next to build upon. The row refers to it until the next one is saved in its
+    /// place, so neither it nor what it has parts in is deleted meanwhile; and a second try finds the same one. A
+    /// workspace made from another's archive begins with one of its own.
+    async fn base(&self, workspace: &Workspace, next: ArchiveKey) -> Result<Option<ArchiveRecord>, Failed> {
+        let last =
+            workspace.status.archive_key.filter(|last| last.workspace == workspace.id && *last != next);
+        let Some(last) = last else { return Ok(None) };
+        let unreachable =
+            |error: StoreError| Outcome::Failed(Failure::new(ErrorReason::Unreachable, error.to_string()));
+        self.context.backends.store.archive_record(last).await.map_err(unreachable)
     }
 
     /// Into a new volume, from the start each time.
@@ -220,6 +234,11 @@ impl Executor {
         }
         Ok(Outcome::Done)
     }
+}
+
+fn archived(key: ArchiveKey, meta: &ArchiveMeta) -> Result<Outcome, Failed> {
+    let archive = record(key, meta).map_err(|error| archive_failed(&error))?;
+    Ok(Outcome::Archived { archive })
 }
 
 fn archive_failed(error: &ArchiveError) -> Failed {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
     ArchiveKey, Generation, OpId, Operation, Phase, Truth, WorkspaceId,
-    gc::{Brake, GcPlan, GcPolicy, GcRow, Item, plan, refers},
+    gc::{Archived, Brake, GcPlan, GcPolicy, GcRow, Item, plan, refers},
 };
 use uuid::Uuid;
 
@@ -42,7 +42,16 @@ fn strangers(count: u128) -> BTreeSet<Item> {
 /// Everything listed was first seen as an orphan long ago.
 fn late(listed: &BTreeSet<Item>, rows: &[GcRow]) -> GcPlan {
     let seen_before = listed.iter().map(|item| (*item, at(0))).collect();
-    plan(listed, &BTreeSet::new(), rows, &seen_before, &GcPolicy::default(), false, now())
+    plan(
+        listed,
+        &Archived::default(),
+        &BTreeSet::new(),
+        rows,
+        &seen_before,
+        &GcPolicy::default(),
+        false,
+        now(),
+    )
 }
 
 fn deleted(row: GcRow, item: Item) -> bool {
@@ -71,6 +80,53 @@ fn archives_are_kept_while_something_refers_to_them() {
     assert!(kept(GcRow { deleted: true, phase: Phase::Error, ..row() }).is_empty());
 }
 
+/// Which of seven archives would be deleted, the newest being the home, where some have parts in others.
+fn goes(archived: &Archived, rows: &[GcRow]) -> Vec<u128> {
+    let seven = (1..=7).map(archive).collect::<BTreeSet<_>>();
+    let seen_before = seven.iter().map(|item| (*item, at(0))).collect();
+    let policy = GcPolicy::default();
+    let plan = plan(&seven, archived, &BTreeSet::new(), rows, &seen_before, &policy, false, now());
+    (1..=7).filter(|n| plan.delete.contains(&archive(*n))).collect()
+}
+
+#[test]
+fn an_object_that_holds_parts_of_a_kept_archive_stays() {
+    let home = || GcRow { archive_key: Some(key(op(7))), op_id: Some(op(7)), ..row() };
+    let parts = |of: &[(u128, &[u128])]| -> BTreeMap<ArchiveKey, BTreeSet<OpId>> {
+        of.iter().map(|(n, parts)| (key(op(*n)), parts.iter().map(|n| op(*n)).collect())).collect()
+    };
+    let unfinished = |of: &[u128]| of.iter().map(|n| key(op(*n))).collect();
+    let rows = [home()];
+    assert_eq!(goes(&Archived::default(), &rows), [1, 2, 3, 4]);
+    // With its mark it goes as far as the claim lets it; without, it is only the object that others need.
+    let archived = Archived { parts: parts(&[(7, &[1, 2])]), ..Archived::default() };
+    assert_eq!(goes(&archived, &rows), [1, 2, 3, 4]);
+    let archived = Archived { unfinished: unfinished(&[1, 3]), ..archived };
+    assert_eq!(goes(&archived, &rows), [2, 3, 4]);
+    // What needs it is not needed itself: neither is it.
+    let archived = Archived { parts: parts(&[(4, &[1]), (3, &[2])]), ..archived };
+    assert_eq!(goes(&archived, &rows), [1, 2, 3, 4]);
+    // ERROR keeps all archives, and what they have parts in.
+    assert_eq!(goes(&archived, &[GcRow { phase: Phase::Error, ..home() }]), Vec::<u128>::new());
+    // So does a workspace made from one, also when the one it belonged to is deleted.
+    let fork =
+        GcRow { id: WorkspaceId::from_uuid(Uuid::from_u128(0xf0)), archive_key: Some(key(op(4))), ..row() };
+    let gone = GcRow { deleted: true, phase: Phase::Deleted, ..home() };
+    assert_eq!(goes(&archived, &[gone.clone(), fork]), [2, 3, 5, 6, 7]);
+    // A deleted workspace needs nothing.
+    assert_eq!(goes(&archived, &[gone]), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// Nothing in the database would refuse the claim.
+#[test]
+fn what_an_archive_without_a_record_has_parts_in_is_not_claimed() {
+    let home = GcRow { archive_key: Some(key(op(7))), op_id: Some(op(7)), ..row() };
+    let parts = BTreeMap::from([(key(op(6)), BTreeSet::from([op(1)]))]);
+    let unrecorded = BTreeSet::from([key(op(6))]);
+    let archived = Archived { parts, unrecorded, ..Archived::default() };
+    assert_eq!(goes(&archived, &[home]), [2, 3, 4]);
+}
+
 #[test]
 fn an_archive_another_workspace_was_made_from_is_kept() {
     let fork = || GcRow { id: WorkspaceId::from_uuid(Uuid::from_u128(0xf0)), op_id: None, ..row() };
@@ -92,7 +148,8 @@ fn at_least_the_current_archive_is_kept_whatever_the_setting() {
     let seen_before = listed.iter().map(|item| (*item, at(0))).collect();
     let policy = GcPolicy { archive_keep: 0, ..GcPolicy::default() };
     let row = GcRow { archive_key: Some(key(op(1))), op_id: None, ..row() };
-    let plan = plan(&listed, &BTreeSet::new(), &[row], &seen_before, &policy, false, now());
+    let plan =
+        plan(&listed, &Archived::default(), &BTreeSet::new(), &[row], &seen_before, &policy, false, now());
     assert_eq!(plan.delete, BTreeSet::from([archive(2)]));
 }
 
@@ -126,8 +183,16 @@ fn the_volumes_of_a_workspace_with_an_instance_are_left_alone() {
     let listed = BTreeSet::from([volume(OLD), archive(1)]);
     let seen_before = listed.iter().map(|item| (*item, at(0))).collect();
     let rows = [GcRow { deleted: true, phase: Phase::Deleted, ..row() }];
-    let plan =
-        plan(&listed, &BTreeSet::from([id()]), &rows, &seen_before, &GcPolicy::default(), false, now());
+    let plan = plan(
+        &listed,
+        &Archived::default(),
+        &BTreeSet::from([id()]),
+        &rows,
+        &seen_before,
+        &GcPolicy::default(),
+        false,
+        now(),
+    );
     assert_eq!(plan.delete, BTreeSet::from([archive(1)]));
 }
 
@@ -135,7 +200,16 @@ fn the_volumes_of_a_workspace_with_an_instance_are_left_alone() {
 fn an_orphan_waits_from_its_first_sighting() {
     let listed = BTreeSet::from([volume(OLD)]);
     let run = |before: &BTreeMap<Item, _>, second| {
-        plan(&listed, &BTreeSet::new(), &[row()], before, &GcPolicy::default(), false, at(second))
+        plan(
+            &listed,
+            &Archived::default(),
+            &BTreeSet::new(),
+            &[row()],
+            before,
+            &GcPolicy::default(),
+            false,
+            at(second),
+        )
     };
     let first = run(&BTreeMap::new(), NOW);
     assert_eq!((first.delete.len(), &first.sightings), (0, &BTreeMap::from([(volume(OLD), at(NOW))])));
@@ -151,7 +225,16 @@ fn what_is_an_orphan_no_more_starts_anew() {
     let listed = BTreeSet::from([volume(OLD)]);
     let before = BTreeMap::from([(volume(OLD), at(0)), (archive(9), at(0))]);
     let wanted = GcRow { generation: OLD, ..row() };
-    let plan = plan(&listed, &BTreeSet::new(), &[wanted], &before, &GcPolicy::default(), false, now());
+    let plan = plan(
+        &listed,
+        &Archived::default(),
+        &BTreeSet::new(),
+        &[wanted],
+        &before,
+        &GcPolicy::default(),
+        false,
+        now(),
+    );
     assert_eq!(plan, GcPlan::default());
 }
 
@@ -173,8 +256,16 @@ fn a_cycle_that_would_delete_too_many_archives_deletes_nothing() {
             assert_eq!(brake.to_string(), format!("11 of {archives} archives, 0 of 1 volumes"));
         }
         let seen_before = listed.iter().map(|item| (*item, at(0))).collect();
-        let approved =
-            plan(&listed, &BTreeSet::new(), &rows, &seen_before, &GcPolicy::default(), true, now());
+        let approved = plan(
+            &listed,
+            &Archived::default(),
+            &BTreeSet::new(),
+            &rows,
+            &seen_before,
+            &GcPolicy::default(),
+            true,
+            now(),
+        );
         assert_eq!((approved.braked, approved.delete.len()), (None, usize::try_from(orphans).unwrap()));
     }
 }

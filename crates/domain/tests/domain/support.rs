@@ -51,8 +51,16 @@ pub(crate) fn key(op: OpId) -> ArchiveKey {
 /// What packing says when the archive under this key is whole.
 pub(crate) fn archived(key: ArchiveKey) -> Outcome {
     let sha256 = key.op.to_string();
-    let archive =
-        ArchiveRecord { key, format: 2, sha256, size: 1, uncompressed: 1, entries: 1, index_sha256: None };
+    let archive = ArchiveRecord {
+        key,
+        format: 2,
+        sha256,
+        size: 1,
+        uncompressed: 1,
+        entries: 1,
+        index_sha256: None,
+        parts: vec![],
+    };
     Outcome::Archived { archive }
 }
 

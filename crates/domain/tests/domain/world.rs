@@ -226,7 +226,16 @@ impl World {
             op_id: status.op_id,
         };
         let policy = GcPolicy { orphan_delay: Duration::ZERO, archive_keep: 1, ..GcPolicy::default() };
-        let plan = gc::plan(&listed, &in_use, &[row], &BTreeMap::new(), &policy, true, self.now());
+        let plan = gc::plan(
+            &listed,
+            &gc::Archived::default(),
+            &in_use,
+            &[row],
+            &BTreeMap::new(),
+            &policy,
+            true,
+            self.now(),
+        );
         self.trace.push(format!("      collect {:?}", plan.delete));
         for item in plan.delete {
             match item {

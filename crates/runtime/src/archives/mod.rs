@@ -58,7 +58,9 @@ pub trait Archives: Send + Sync + 'static {
     async fn ping(&self) -> Result<()>;
     /// Packs the volume and stores it: data, then meta, then both verified. Keeps the finished work of an earlier
     /// try where that is what the volume is packed to (anything else is `Corrupted`); never overwrites a finished
-    /// archive. What it returns was computed here, not read from the store.
+    /// archive. What it returns was computed here, not read from the store. Where `transfer.base` says what the
+    /// volume's home was, only what is new since then need be stored; what of it the new archive then refers to is
+    /// there, and must stay ([`ArchiveMeta::parts`]).
     async fn put(&self, key: &ArchiveKey, volume: &VolumeKey, transfer: &Transfer) -> Result<ArchiveMeta>;
     /// Stores the archive of an empty home.
     async fn put_empty(&self, key: &ArchiveKey) -> Result<ArchiveMeta>;
@@ -97,6 +99,9 @@ pub trait Archives: Send + Sync + 'static {
     }
     /// Meta first, then data; succeeds where there is none.
     async fn delete(&self, key: &ArchiveKey) -> Result<()>;
+    /// Only the meta: nothing can be restored from it any more, but what others refer to in it is there. Succeeds where
+    /// there is none.
+    async fn delete_mark(&self, key: &ArchiveKey) -> Result<()>;
     /// Removes the remains of uploads that never finished and are older than a day; how many.
     async fn sweep(&self) -> Result<u64>;
 }

@@ -8,20 +8,33 @@ use super::{Archives, Result};
 use crate::homes::Transfer;
 
 /// What to write down about an archive that has just been made.
-pub fn record(key: ArchiveKey, meta: &ArchiveMeta) -> ArchiveRecord {
+///
+/// # Errors
+/// As [`of_expected`].
+pub fn record(key: ArchiveKey, meta: &ArchiveMeta) -> Result<ArchiveRecord> {
     of_expected(key, meta.expected())
 }
 
 /// The same, about one from before there were records.
-pub fn of_expected(key: ArchiveKey, expected: Expected) -> ArchiveRecord {
-    let Expected { format, sha256, size, uncompressed, entries, index_sha256 } = expected;
-    ArchiveRecord { key, format, sha256, size, uncompressed, entries, index_sha256 }
+///
+/// # Errors
+/// It has parts in something that cannot be an archive of ours: [`ArchiveError::Corrupted`].
+pub fn of_expected(key: ArchiveKey, expected: Expected) -> Result<ArchiveRecord> {
+    let Expected { format, sha256, size, uncompressed, entries, index_sha256, parts } = expected;
+    let parse = |op: &String| {
+        let message = format!("{key}: has parts in {op:?}, which is no operation");
+        op.parse().map_err(|_| ArchiveError::Corrupted { message })
+    };
+    let parts = parts.iter().map(parse).collect::<Result<_>>()?;
+    Ok(ArchiveRecord { key, format, sha256, size, uncompressed, entries, index_sha256, parts })
 }
 
 /// What the archive engine, which knows no workspaces, is told.
 pub fn expected(record: &ArchiveRecord) -> Expected {
-    let ArchiveRecord { key: _, format, sha256, size, uncompressed, entries, index_sha256 } = record.clone();
-    Expected { format, sha256, size, uncompressed, entries, index_sha256 }
+    let ArchiveRecord { key: _, format, sha256, size, uncompressed, entries, index_sha256, parts } =
+        record.clone();
+    let parts = parts.iter().map(ToString::to_string).collect();
+    Expected { format, sha256, size, uncompressed, entries, index_sha256, parts }
 }
 
 /// Whether the archive is there, and is the one that was recorded, as far as its meta object tells. `None`: data or

@@ -60,7 +60,7 @@ impl Place {
                 fs::File::open(path).unwrap().set_times(times).unwrap();
             }
             let meta = archives.put(&key, &volume(key, 1), &Transfer::default()).await.unwrap();
-            records.push(record(key, &meta));
+            records.push(record(key, &meta).unwrap());
         }
         let theirs = records.pop().unwrap();
         Self { mine: records.pop().unwrap(), theirs, archives, objects, volumes, _dir: dir }
@@ -180,7 +180,7 @@ async fn an_older_archive_of_the_same_workspace_is_refused() {
         let meta = place.archives.put(&newer, &volume(newer, 1), &Transfer::default()).await.unwrap();
         let [data, old_meta] = place.stored(place.mine.key).await;
         place.put(newer, &data, &old_meta).await;
-        let error = place.restore(&record(newer, &meta), 4).await.unwrap_err();
+        let error = place.restore(&record(newer, &meta).unwrap(), 4).await.unwrap_err();
         assert!(error.is_corrupted(), "{error}");
     })
     .await;
@@ -192,7 +192,7 @@ async fn an_upload_that_is_there_already_counts_only_where_it_is_this_home() {
     Place::each(async |place| {
         let key = place.mine.key;
         let put = async || place.archives.put(&key, &volume(key, 1), &Transfer::default()).await;
-        assert_eq!(record(key, &put().await.unwrap()), place.mine);
+        assert_eq!(record(key, &put().await.unwrap()).unwrap(), place.mine);
         let mine = place.stored(key).await;
         let [data, meta] = place.stored(place.theirs.key).await;
         for (what, data, meta) in
@@ -204,7 +204,7 @@ async fn an_upload_that_is_there_already_counts_only_where_it_is_this_home() {
             assert_eq!(place.stored(key).await, [data.clone(), meta.clone()], "{what}: nothing is removed");
         }
         place.put(key, &mine[0], &mine[1]).await;
-        assert_eq!(record(key, &put().await.unwrap()), place.mine);
+        assert_eq!(record(key, &put().await.unwrap()).unwrap(), place.mine);
     })
     .await;
 }

@@ -47,7 +47,10 @@ impl Archives for StoredArchives {
         let stop = transfer.cancel.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
         let transfer = Transfer { cancel: stop.clone(), ..transfer.clone() };
-        let Packing { total, write, beside } = self.homes.pack(volume, &transfer).await?;
+        let base = transfer.base.as_ref().map(|base| (base.key.to_string(), record::expected(base)));
+        let base = base.as_ref().map(|(key, expected)| (key.as_str(), expected));
+        let packed = self.objects.packed_as(&name, base).await?;
+        let Packing { total, write, beside } = self.homes.pack(volume, packed, &transfer).await?;
         progress.start(total);
         let stored = self.objects.put_with(&name, total, progress, &stop, write);
         let (stored, beside) = tokio::join!(stored, beside);
@@ -110,6 +113,10 @@ impl Archives for StoredArchives {
 
     async fn delete(&self, key: &ArchiveKey) -> Result<()> {
         self.objects.delete(&key.to_string()).await
+    }
+
+    async fn delete_mark(&self, key: &ArchiveKey) -> Result<()> {
+        self.objects.delete_mark(&key.to_string()).await
     }
 
     async fn sweep(&self) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! The home transfer port, without any store.
 
-use codehub_archive::{ArchiveError, ArchiveMeta, PackSummary, UnpackSummary};
+use codehub_archive::{ArchiveError, ArchiveMeta, PackSummary, Packed, UnpackSummary};
 use codehub_domain::VolumeKey;
 
 use super::{Harness, next};
@@ -9,7 +9,15 @@ use crate::homes::{HomeTransfer, Packing, Transfer, Unpacking};
 type Result<T> = std::result::Result<T, ArchiveError>;
 
 async fn pack(homes: &dyn HomeTransfer, volume: &VolumeKey) -> Result<(Vec<u8>, PackSummary)> {
-    let Packing { write, beside, .. } = homes.pack(volume, &Transfer::default()).await?;
+    pack_as(homes, volume, Packed::Whole).await
+}
+
+async fn pack_as(
+    homes: &dyn HomeTransfer,
+    volume: &VolumeKey,
+    packed: Packed,
+) -> Result<(Vec<u8>, PackSummary)> {
+    let Packing { write, beside, .. } = homes.pack(volume, packed, &Transfer::default()).await?;
     let written = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
         write(&mut bytes).map(|summary| (bytes, summary))
@@ -35,6 +43,7 @@ async fn unpack(
         entries: summary.entries,
         skipped: summary.skipped,
         index_sha256: Some(summary.index_sha256.clone()),
+        parts: Vec::new(),
         created_at: codehub_domain::Timestamp::UNIX_EPOCH,
     };
     let Unpacking { read, beside } = homes.unpack(volume, &meta, &transfer).await?;
@@ -58,6 +67,19 @@ pub(crate) async fn what_is_packed_is_unpacked(harness: &Harness) {
     assert_eq!((unpacked.uncompressed, unpacked.entries), (packed.uncompressed, packed.entries));
     assert_eq!(harness.world.read(&target).await, harness.world.read(&volume).await);
     assert!(pack(homes, &next(&target)).await.is_err(), "a volume that does not exist is no empty home");
+}
+
+pub(crate) async fn a_home_is_packed_in_chunks(harness: &Harness) {
+    let Some(homes) = harness.homes.as_deref() else { return };
+    let volume = harness.at_rest().await.volume;
+    harness.world.write(&volume, "some words").await;
+    let everything = Packed::Without(bytes::Bytes::new());
+    let (bytes, packed) = pack_as(homes, &volume, everything.clone()).await.unwrap();
+    assert_eq!((packed.size, packed.format), (bytes.len() as u64, 3));
+    assert!(packed.parts.is_empty(), "{packed:?}");
+    assert_eq!(pack_as(homes, &volume, everything).await.unwrap(), (bytes, packed), "the same again");
+    let nonsense = Packed::Without(bytes::Bytes::from_static(b"nonsense"));
+    assert!(pack_as(homes, &volume, nonsense).await.is_err());
 }
 
 pub(crate) async fn a_stream_that_is_cut_off_is_an_error(harness: &Harness) {

@@ -5,7 +5,9 @@
 //! |---|---|---|---|
 //! | `prepare UID GID BYTES` | root, may change owners | – | – |
 //! | `pack LEVEL` | root, may read everything, on a read-only mount | – | the archive |
+//! | `pack-chunks LEVEL BYTES` | the same | what need not be stored again, in so many bytes | the archive, of format 3 |
 //! | `unpack SIZE UNCOMPRESSED ENTRIES` | the IDE's user, no privileges | the archive | – |
+//! | `unpack-tar UNCOMPRESSED ENTRIES` | the same | the tar stream that an archive of format 3 is read as | – |
 //!
 //! On stderr it says how it goes, one JSON object ([`JobMessage`]) per line; the last one is the result.
 
@@ -46,7 +48,7 @@ pub(super) enum JobMessage {
 }
 
 /// The numbers both ends compare.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Summary {
     pub(super) size: u64,
     pub(super) sha256: String,
@@ -56,6 +58,26 @@ pub(super) struct Summary {
     /// Of what was packed; empty otherwise.
     #[serde(default)]
     pub(super) index_sha256: String,
+    /// Of what was packed; 0 otherwise.
+    #[serde(default)]
+    pub(super) format: u32,
+    #[serde(default)]
+    pub(super) parts: Vec<String>,
+}
+
+impl From<PackSummary> for Summary {
+    fn from(packed: PackSummary) -> Self {
+        let PackSummary { size, sha256, uncompressed, entries, skipped, index_sha256, format, parts } =
+            packed;
+        Self { size, sha256, uncompressed, entries, skipped, index_sha256, format, parts }
+    }
+}
+
+impl From<archive::UnpackSummary> for Summary {
+    fn from(unpacked: archive::UnpackSummary) -> Self {
+        let archive::UnpackSummary { size, sha256, uncompressed, entries } = unpacked;
+        Self { size, sha256, uncompressed, entries, ..Self::default() }
+    }
 }
 
 /// Runs a job with these arguments (without the subcommand's name).
@@ -75,14 +97,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(words: &[&str]) -> anyhow::Result<Summary> {
     let volume = Path::new(VOLUME);
-    let nothing = Summary {
-        size: 0,
-        sha256: String::new(),
-        uncompressed: 0,
-        entries: 0,
-        skipped: 0,
-        index_sha256: String::new(),
-    };
     match words {
         ["prepare", uid, gid, at_least] => {
             check_room(volume, at_least.parse()?)?;
@@ -90,33 +104,55 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
                 .context("the volume cannot be given to the workspace's user")?;
             let root = std::fs::File::open(volume).context("the volume cannot be opened")?;
             root.sync_all().context("the volume cannot be written to disk")?;
-            Ok(nothing)
+            Ok(Summary::default())
         }
         ["pack", level] => {
             let options = PackOptions { level: level.parse()?, ..PackOptions::default() };
-            let cancel = CancellationToken::new();
-            say(&JobMessage::Total(archive::estimate_home(volume, &cancel)?));
-            let progress = Progress::new();
-            let _reporting = report(&progress);
-            let mut out = io::stdout().lock();
-            let PackSummary { size, sha256, uncompressed, entries, skipped, index_sha256 } =
-                archive::pack(volume, &mut out, options, &progress, &cancel)?;
-            out.flush().context("the archive cannot be handed on")?;
-            Ok(Summary { size, sha256, uncompressed, entries, skipped, index_sha256 })
+            packed(volume, |out, progress, cancel| archive::pack(volume, out, options, progress, cancel))
+        }
+        ["pack-chunks", level, bytes] => {
+            let options = PackOptions { level: level.parse()?, ..PackOptions::default() };
+            let (bytes, mut known) = (bytes.parse()?, Vec::new());
+            io::stdin().take(bytes).read_to_end(&mut known).context("what is known cannot be read")?;
+            anyhow::ensure!(known.len() as u64 == bytes, "what is known was cut off");
+            packed(volume, |out, progress, cancel| {
+                archive::pack_chunked(volume, &known, out, options, progress, cancel)
+            })
         }
         ["unpack", size, uncompressed, entries] => {
             let limits = Limits { uncompressed: uncompressed.parse()?, entries: entries.parse()? };
             let progress = Progress::new();
             let _reporting = report(&progress);
             let stream = io::stdin().take(size.parse()?);
-            let unpacked = archive::unpack(stream, volume, limits, &progress, &CancellationToken::new())?;
-            let archive::UnpackSummary { size, sha256, uncompressed, entries } = unpacked;
-            Ok(Summary { size, sha256, uncompressed, entries, skipped: 0, index_sha256: String::new() })
+            Ok(archive::unpack(stream, volume, limits, &progress, &CancellationToken::new())?.into())
+        }
+        ["unpack-tar", uncompressed, entries] => {
+            let limits = Limits { uncompressed: uncompressed.parse()?, entries: entries.parse()? };
+            let progress = Progress::new();
+            let _reporting = report(&progress);
+            let stream = io::stdin().take(limits.uncompressed);
+            Ok(archive::unpack_tar(stream, volume, limits, &progress, &CancellationToken::new())?.into())
         }
         _ => anyhow::bail!(
-            "usage: storage-job prepare UID GID BYTES | pack LEVEL | unpack SIZE UNCOMPRESSED ENTRIES"
+            "usage: storage-job prepare UID GID BYTES | pack LEVEL | pack-chunks LEVEL BYTES \
+             | unpack SIZE UNCOMPRESSED ENTRIES | unpack-tar UNCOMPRESSED ENTRIES"
         ),
     }
+}
+
+/// Packs the volume to stdout.
+fn packed(
+    volume: &Path,
+    pack: impl FnOnce(&mut io::StdoutLock<'_>, &Progress, &CancellationToken) -> Result<PackSummary, ArchiveError>,
+) -> anyhow::Result<Summary> {
+    let cancel = CancellationToken::new();
+    say(&JobMessage::Total(archive::estimate_home(volume, &cancel)?));
+    let progress = Progress::new();
+    let _reporting = report(&progress);
+    let mut out = io::stdout().lock();
+    let summary = pack(&mut out, &progress, &cancel)?;
+    out.flush().context("the archive cannot be handed on")?;
+    Ok(summary.into())
 }
 
 /// Refuses what the volume's disk plainly cannot hold.

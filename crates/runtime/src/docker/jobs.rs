@@ -48,9 +48,26 @@ const EARLY: usize = 8 << 20;
 /// Which job, and with what.
 #[derive(Debug, Clone)]
 pub(super) enum Job {
-    Prepare { at_least: u64 },
-    Pack { level: i32 },
-    Unpack { size: u64, uncompressed: u64, entries: u64 },
+    Prepare {
+        at_least: u64,
+    },
+    Pack {
+        level: i32,
+    },
+    /// Without the chunks that it is told of first, in so many bytes.
+    PackChunks {
+        level: i32,
+        known: u64,
+    },
+    Unpack {
+        size: u64,
+        uncompressed: u64,
+        entries: u64,
+    },
+    UnpackTar {
+        uncompressed: u64,
+        entries: u64,
+    },
 }
 
 impl Job {
@@ -60,7 +77,17 @@ impl Job {
         match self {
             Self::Prepare { .. } => Self::PREPARE,
             Self::Pack { .. } => "pack",
+            Self::PackChunks { .. } => "pack-chunks",
             Self::Unpack { .. } => "unpack",
+            Self::UnpackTar { .. } => "unpack-tar",
+        }
+    }
+
+    /// Whether something is sent to it.
+    fn listens(&self) -> bool {
+        match self {
+            Self::Prepare { .. } | Self::Pack { .. } => false,
+            Self::PackChunks { .. } | Self::Unpack { .. } | Self::UnpackTar { .. } => true,
         }
     }
 }
@@ -225,7 +252,7 @@ impl Inner {
         let guard = Guard { engine: Arc::clone(&self.engine), exact: Some(exact.clone()) };
         let options = AttachContainerOptionsBuilder::new()
             .stream(true)
-            .stdin(matches!(job, Job::Unpack { .. }))
+            .stdin(job.listens())
             .stdout(true)
             .stderr(true)
             .build();
@@ -271,8 +298,15 @@ impl Inner {
             }
             // The home may hold what its owner has no right to read.
             Job::Pack { level } => (vec![level.to_string()], root, vec!["DAC_READ_SEARCH"], true),
+            Job::PackChunks { level, known } => {
+                (vec![level.to_string(), known.to_string()], root, vec!["DAC_READ_SEARCH"], true)
+            }
             Job::Unpack { size, uncompressed, entries } => {
                 let words = [size, uncompressed, entries].map(u64::to_string).to_vec();
+                (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
+            }
+            Job::UnpackTar { uncompressed, entries } => {
+                let words = [uncompressed, entries].map(u64::to_string).to_vec();
                 (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
             }
         };
@@ -282,7 +316,7 @@ impl Inner {
         }
         let mut cmd = vec!["storage-job".to_owned(), job.name().to_owned()];
         cmd.extend(words);
-        let stdin = matches!(job, Job::Unpack { .. });
+        let stdin = job.listens();
         ContainerCreateBody {
             image: Some(image.to_owned()),
             entrypoint: Some(vec![image::PROGRAM.to_owned()]),

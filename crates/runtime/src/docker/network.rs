@@ -147,7 +147,7 @@ impl Network {
                 Ok(())
             }
             FirewallChoice::Always => Err(RuntimeError::Failed(format!(
-                "workspaces cannot be shut in ({why}); see docs/SECURITY.md, or set RUNTIME_FIREWALL to auto or never \
+                "workspaces cannot be isolated ({why}); see docs/SECURITY.md, or set RUNTIME_FIREWALL to auto or never \
                  to start them all the same"
             ))),
         }

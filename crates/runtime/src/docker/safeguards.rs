@@ -102,10 +102,10 @@ fn of_firewall(shut_in: ShutIn, choice: FirewallChoice) -> Safeguard {
             "the first workspace's start makes the network and its packet rules".to_owned(),
         ),
         (ShutIn::No(why), FirewallChoice::Always) => {
-            (SafeguardState::Bad, format!("workspaces are not shut in, and none will start: {why}"))
+            (SafeguardState::Bad, format!("workspaces are not isolated, and none will start: {why}"))
         }
         (ShutIn::No(why), FirewallChoice::Auto | FirewallChoice::Never) => {
-            (SafeguardState::Note, format!("workspaces are not shut in: {why}"))
+            (SafeguardState::Note, format!("workspaces are not isolated: {why}"))
         }
     };
     Safeguard { name: "firewall", state, text }
@@ -137,7 +137,7 @@ impl Watch {
             }
             ShutIn::No(why) => {
                 if self.problem.as_ref() != Some(&why) && config.firewall != FirewallChoice::Never {
-                    tracing::error!(why, "workspaces that run are not shut in");
+                    tracing::error!(why, "running workspaces are not isolated");
                 }
                 self.problem = Some(why);
             }

@@ -22,7 +22,7 @@ use crate::{
     RuntimeError,
     homes::{HomeTransfer, Packing, Transfer, Unpacking},
 };
-use codehub_archive::{ArchiveError, ArchiveMeta, PackSummary, UnpackSummary, hex};
+use codehub_archive::{ArchiveError, ArchiveMeta, PackSummary, Packed, UnpackSummary, hex};
 
 type Result<T> = std::result::Result<T, ArchiveError>;
 
@@ -57,11 +57,28 @@ impl From<RuntimeError> for ArchiveError {
 
 #[async_trait]
 impl HomeTransfer for DockerTransfer {
-    async fn pack(&self, volume: &VolumeKey, transfer: &Transfer) -> Result<Packing> {
+    async fn pack(&self, volume: &VolumeKey, packed: Packed, transfer: &Transfer) -> Result<Packing> {
         self.jobs.check_volume(volume).await?;
-        let task = Job::Pack { level: self.level };
+        let level = self.level;
+        let (task, known) = match packed {
+            Packed::Whole => (Job::Pack { level }, Bytes::new()),
+            Packed::Without(known) => (Job::PackChunks { level, known: known.len() as u64 }, known),
+        };
         let mut job = self.jobs.start(task, volume, None, &transfer.fence).await?;
-        let total = tokio::time::timeout(FIRST_WORD, job.total()).await;
+        let mut input = job.input();
+        let tell = async {
+            // A job that ends early is heard; that its input is gone says nothing more.
+            if let Some(input) = &mut input {
+                let _ = input.write_all(&known).await;
+                let _ = input.flush().await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let total = tokio::select! {
+            total = tokio::time::timeout(FIRST_WORD, job.total()) => total,
+            // It never ends.
+            () = tell => Ok(Ok(0)),
+        };
         let total = total.map_err(|_| ArchiveError::Unreachable {
             message: "the storage job says nothing".to_owned(),
         })??;
@@ -69,6 +86,7 @@ impl HomeTransfer for DockerTransfer {
         let (told, summary) = oneshot::channel();
         let progress = transfer.progress.clone();
         let beside = async move {
+            let _open_until_the_end = input;
             let outcome = tokio::select! {
                 outcome = job.stream(&progress, &sender) => outcome,
                 // The other end has given up, for a reason of its own.
@@ -87,7 +105,11 @@ impl HomeTransfer for DockerTransfer {
 
     async fn unpack(&self, volume: &VolumeKey, meta: &ArchiveMeta, transfer: &Transfer) -> Result<Unpacking> {
         self.jobs.check_volume(volume).await?;
-        let task = Job::Unpack { size: meta.size, uncompressed: meta.uncompressed, entries: meta.entries };
+        let ArchiveMeta { size, uncompressed, entries, .. } = *meta;
+        let task = match meta.is_chunked() {
+            true => Job::UnpackTar { uncompressed, entries },
+            false => Job::Unpack { size, uncompressed, entries },
+        };
         let mut job = self.jobs.start(task, volume, None, &transfer.fence).await?;
         let Some(mut input) = job.input() else {
             return Err(ArchiveError::Unreachable { message: "the storage job takes no input".to_owned() });
@@ -172,6 +194,8 @@ fn receive(
         entries: said.entries,
         skipped: said.skipped,
         index_sha256: said.index_sha256,
+        format: said.format,
+        parts: said.parts,
     })
 }
 

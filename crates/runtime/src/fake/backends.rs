@@ -11,7 +11,7 @@ use super::{
 };
 use crate as runtime;
 use crate::{
-    Among, Fence, InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError,
+    Among, Fence, InstanceSpec, Instances, LineTo, Listed, LogQuery, LogStream, RuntimeError,
     archives::{
         Archives, ListedArchive,
         record::{head_recorded, record},
@@ -96,6 +96,10 @@ impl Instances for FakeBackends {
         Ok(self.world.upstream(id))
     }
 
+    async fn line(&self, id: WorkspaceId) -> runtime::Result<LineTo> {
+        Ok(self.world.line(id))
+    }
+
     async fn logs(&self, _id: WorkspaceId, query: LogQuery) -> runtime::Result<LogStream> {
         Ok(if query.follow {
             Box::pin(futures::stream::pending())
@@ -154,23 +158,24 @@ impl Volumes for FakeBackends {
 }
 
 /// The tokens are the bytes, and their own digest.
-fn info(tokens: &BTreeSet<u64>) -> ArchiveMeta {
+fn info(tokens: &BTreeSet<u64>, parts: impl IntoIterator<Item = ArchiveKey>) -> ArchiveMeta {
     let count = tokens.len() as u64;
     ArchiveMeta {
-        format: 1,
+        format: 3,
         sha256: format!("{tokens:?}"),
         size: count,
         uncompressed: count,
         entries: count,
         skipped: 0,
         index_sha256: None,
+        parts: parts.into_iter().map(|part| part.op.to_string()).collect(),
         created_at: Timestamp::UNIX_EPOCH,
     }
 }
 
 /// What is recorded of a simulated archive.
-pub fn recorded(key: ArchiveKey, tokens: &BTreeSet<u64>) -> ArchiveRecord {
-    record(key, &info(tokens))
+pub fn recorded(world: &World, key: ArchiveKey) -> Option<ArchiveRecord> {
+    record(key, &info(&world.in_archive(&key)?, world.parts_of(&key))).ok()
 }
 
 fn unreachable<T>() -> ArchiveResult<T> {
@@ -179,12 +184,20 @@ fn unreachable<T>() -> ArchiveResult<T> {
 
 impl FakeBackends {
     /// Data, then meta: two calls, so that a crash or a fault can come between them.
-    async fn store(&self, key: ArchiveKey, tokens: BTreeSet<u64>) -> ArchiveResult<ArchiveMeta> {
-        let packed = info(&tokens);
+    async fn store(
+        &self,
+        key: ArchiveKey,
+        mut tokens: BTreeSet<u64>,
+        base: Option<ArchiveKey>,
+    ) -> ArchiveResult<ArchiveMeta> {
+        let parts = base.map(|base| self.world.known_in(&base, &tokens)).unwrap_or_default();
+        let packed = info(&tokens, parts.keys().copied());
         if let Some(found) = self.world.in_archive(&key) {
-            info(&found).hold_against(&key.to_string(), &packed.expected())?;
+            let found = info(&found, self.world.parts_of(&key));
+            found.hold_against(&key.to_string(), &packed.expected())?;
             return Ok(packed);
         }
+        tokens.retain(|token| !parts.values().any(|known| known.contains(token)));
         if self.world.cuts() {
             // An object appears whole or not at all.
             self.world.note(format!("upload {} is cut", short(key.workspace)));
@@ -192,7 +205,7 @@ impl FakeBackends {
         }
         let what = format!("upload {}", short(key.workspace));
         let Call::Answered(()) =
-            self.world.call(&self.gate, what, move |world| world.upload(key, tokens)).await
+            self.world.call(&self.gate, what, move |world| world.upload(key, tokens, parts)).await
         else {
             return unreachable();
         };
@@ -234,11 +247,11 @@ impl Archives for FakeBackends {
         let Some(tokens) = tokens else {
             return Err(ArchiveError::Changed { message: format!("{volume} does not exist") });
         };
-        self.store(*key, tokens).await
+        self.store(*key, tokens, transfer.base.as_ref().map(|base| base.key)).await
     }
 
     async fn put_empty(&self, key: &ArchiveKey) -> ArchiveResult<ArchiveMeta> {
-        self.store(*key, BTreeSet::new()).await
+        self.store(*key, BTreeSet::new(), None).await
     }
 
     async fn fetch(
@@ -256,7 +269,8 @@ impl Archives for FakeBackends {
         let Some(tokens) = tokens else {
             return Err(ArchiveError::NotFound { key: key.to_string() });
         };
-        let (meta, count, cut) = (info(&tokens), tokens.len(), self.world.cuts());
+        let meta = info(&tokens, self.world.parts_of(&key));
+        let (count, cut) = (tokens.len(), self.world.cuts());
         // A cut restore leaves half a home behind.
         let part: BTreeSet<u64> = tokens.into_iter().take(if cut { count / 2 } else { count }).collect();
         let what = format!(
@@ -276,10 +290,12 @@ impl Archives for FakeBackends {
         let key = *key;
         match self
             .world
-            .call(&self.gate, format!("head {}", short(key.workspace)), move |w| w.in_archive(&key))
+            .call(&self.gate, format!("head {}", short(key.workspace)), move |w| {
+                w.in_archive(&key).map(|tokens| info(&tokens, w.parts_of(&key)))
+            })
             .await
         {
-            Call::Answered(found) => Ok(found.as_ref().map(info)),
+            Call::Answered(found) => Ok(found),
             Call::Failed => unreachable(),
         }
     }
@@ -300,6 +316,15 @@ impl Archives for FakeBackends {
         let key = *key;
         let what = format!("delete archive of {}", short(key.workspace));
         match self.world.call(&self.gate, what, move |world| world.delete_archive(key)).await {
+            Call::Answered(()) => Ok(()),
+            Call::Failed => unreachable(),
+        }
+    }
+
+    async fn delete_mark(&self, key: &ArchiveKey) -> ArchiveResult<()> {
+        let key = *key;
+        let what = format!("delete archive's mark of {}", short(key.workspace));
+        match self.world.call(&self.gate, what, move |world| world.delete_mark(key)).await {
             Call::Answered(()) => Ok(()),
             Call::Failed => unreachable(),
         }

@@ -15,10 +15,13 @@ use codehub_domain::{
     observed::{EndedBy, Instance, InstanceState, Waiting, WaitingFor},
 };
 use codehub_upstream::{InstanceTag, Upstream};
+use futures::future::BoxFuture;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use tokio::time::Instant;
+use tokio::{io::DuplexStream, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::Gate;
+use crate::LineTo;
 
 /// How badly the world behaves. Probabilities, 0 to 1.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +59,8 @@ impl Faults {
 pub enum Mutation {
     /// All volumes of a workspace have one name.
     NoGenerations,
+    /// An archive that is not kept is deleted, whoever has parts in it.
+    NoParts,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -76,11 +81,16 @@ struct Running {
     late: bool,
     /// No other has this number.
     number: u64,
+    /// Ends with it.
+    lines: CancellationToken,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Stored {
+    /// What is in the object itself.
     tokens: BTreeSet<u64>,
+    /// What the archive has in other archives' objects.
+    parts: BTreeMap<ArchiveKey, BTreeSet<u64>>,
     /// The commit mark.
     meta: bool,
 }
@@ -102,7 +112,25 @@ struct State {
     trace: Vec<String>,
     began: Instant,
     listens_at: Option<SocketAddr>,
+    line_server: Option<LineServer>,
     pings: u32,
+}
+
+/// What answers on the lines of all instances.
+#[derive(Clone)]
+pub struct LineServer(Arc<dyn Fn(DuplexStream) -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl LineServer {
+    /// Each line is given to it, and served until the future ends.
+    pub fn new(serve: impl Fn(DuplexStream) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(serve))
+    }
+}
+
+impl std::fmt::Debug for LineServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LineServer")
+    }
 }
 
 /// A handle on the world; clones share it.
@@ -133,6 +161,7 @@ impl World {
             trace: Vec::new(),
             began: Instant::now(),
             listens_at: None,
+            line_server: None,
             pings: 0,
         })))
     }
@@ -144,6 +173,23 @@ impl World {
     /// Where every instance is said to listen from now on: something real, for whoever connects.
     pub fn listen_at(&self, addr: SocketAddr) {
         self.lock().listens_at = Some(addr);
+    }
+
+    /// Who answers on lines from now on; nobody unless said.
+    pub fn answer_lines(&self, server: LineServer) {
+        self.lock().line_server = Some(server);
+    }
+
+    pub(super) fn line(&self, workspace: WorkspaceId) -> LineTo {
+        let state = self.lock();
+        let running = state.instances.get(&workspace).filter(|running| running.ended.is_none());
+        let Some(running) = running else { return LineTo::NotRunning };
+        let Some(LineServer(serve)) = &state.line_server else {
+            return LineTo::Nobody("nobody answers lines in this world");
+        };
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(running.lines.clone().run_until_cancelled_owned(serve(theirs)));
+        LineTo::Open(Box::new(ours))
     }
 
     /// How often the runtime was asked whether it answers.
@@ -279,6 +325,7 @@ impl World {
     pub fn kill(&self, workspace: WorkspaceId) {
         if let Some(running) = self.lock().instances.get_mut(&workspace) {
             running.ended.get_or_insert_with(|| (EndedBy::Program, "killed by signal 9".into()));
+            running.lines.cancel();
         }
     }
 
@@ -293,7 +340,8 @@ impl World {
         }
         for (key, stored) in &state.archives {
             if key.workspace == workspace && stored.meta {
-                missing.retain(|token| !stored.tokens.contains(token));
+                let whole = state.whole(key).unwrap_or_default();
+                missing.retain(|token| !whole.contains(token));
             }
         }
         missing
@@ -309,9 +357,40 @@ impl World {
         state.volumes.get(&key).map(|volume| volume.tokens.clone())
     }
 
+    /// What is in a finished archive, if all its parts are there.
     pub fn in_archive(&self, key: &ArchiveKey) -> Option<BTreeSet<u64>> {
+        self.lock().whole(key)
+    }
+
+    /// The other archives in whose objects a finished one has parts.
+    pub fn parts_of(&self, key: &ArchiveKey) -> Vec<ArchiveKey> {
         let state = self.lock();
-        state.archives.get(key).filter(|stored| stored.meta).map(|stored| stored.tokens.clone())
+        state.archives.get(key).map(|stored| stored.parts.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// What of `tokens` need not be stored again, and where it is, after the archive `base`: as the archive engine
+    /// does, an object of which less than half is needed is left behind.
+    pub(super) fn known_in(
+        &self,
+        base: &ArchiveKey,
+        tokens: &BTreeSet<u64>,
+    ) -> BTreeMap<ArchiveKey, BTreeSet<u64>> {
+        let state = self.lock();
+        let Some(stored) = state.archives.get(base).filter(|_| state.whole(base).is_some()) else {
+            return BTreeMap::new();
+        };
+        let others = stored.parts.keys().filter(|part| {
+            let all = state.archives.get(part).map_or(0, |part| part.tokens.len());
+            stored.parts.get(part).is_some_and(|needed| needed.len() * 2 >= all)
+        });
+        let mut known = BTreeMap::new();
+        for part in others.chain([base]) {
+            let there = state.archives.get(part).map(|part| &part.tokens & tokens).unwrap_or_default();
+            if !there.is_empty() {
+                known.insert(*part, there);
+            }
+        }
+        known
     }
 
     pub fn has_instance(&self, workspace: WorkspaceId) -> bool {
@@ -377,13 +456,23 @@ impl World {
         state.next_instance += 1;
         state.instances.insert(
             key.workspace,
-            Running { generation: key.generation, ready_at, waiting, ended: None, late, number },
+            Running {
+                generation: key.generation,
+                ready_at,
+                waiting,
+                ended: None,
+                late,
+                number,
+                lines: CancellationToken::new(),
+            },
         );
         Ok(())
     }
 
     pub(super) fn stop(&self, workspace: WorkspaceId) {
-        self.lock().instances.remove(&workspace);
+        if let Some(stopped) = self.lock().instances.remove(&workspace) {
+            stopped.lines.cancel();
+        }
     }
 
     pub(super) fn instance(&self, workspace: WorkspaceId, may_die: bool) -> Option<Instance> {
@@ -413,13 +502,18 @@ impl World {
     }
 
     /// Stores the data of an archive; a finished one is never overwritten.
-    pub(super) fn upload(&self, key: ArchiveKey, tokens: BTreeSet<u64>) {
+    pub(super) fn upload(
+        &self,
+        key: ArchiveKey,
+        tokens: BTreeSet<u64>,
+        parts: BTreeMap<ArchiveKey, BTreeSet<u64>>,
+    ) {
         let mut state = self.lock();
         let stored = state.archives.entry(key).or_default();
         if stored.meta {
             return;
         }
-        *stored = Stored { tokens, meta: false };
+        *stored = Stored { tokens, parts, meta: false };
     }
 
     pub(super) fn commit(&self, key: ArchiveKey) {
@@ -461,6 +555,16 @@ impl World {
         self.lock().archives.remove(&key);
     }
 
+    pub(super) fn delete_mark(&self, key: ArchiveKey) {
+        let mut state = self.lock();
+        // Mutation: whatever is no archive any more is thought to be nobody's.
+        if state.mutation == Some(Mutation::NoParts) {
+            state.archives.remove(&key);
+        } else if let Some(stored) = state.archives.get_mut(&key) {
+            stored.meta = false;
+        }
+    }
+
     pub(super) fn cuts(&self) -> bool {
         let cut = self.lock().faults.cut;
         self.chance(cut)
@@ -468,10 +572,23 @@ impl World {
 }
 
 impl State {
+    /// What a finished archive holds, if all its parts are there and what they were.
+    fn whole(&self, key: &ArchiveKey) -> Option<BTreeSet<u64>> {
+        let stored = self.archives.get(key).filter(|stored| stored.meta)?;
+        let mut tokens = stored.tokens.clone();
+        for (part, needed) in &stored.parts {
+            if !needed.is_subset(&self.archives.get(part)?.tokens) {
+                return None;
+            }
+            tokens.extend(needed);
+        }
+        Some(tokens)
+    }
+
     /// The name under which a volume really exists.
     fn physical(&self, key: VolumeKey) -> VolumeKey {
         match self.mutation {
-            None => key,
+            None | Some(Mutation::NoParts) => key,
             Some(Mutation::NoGenerations) => VolumeKey { generation: Generation(0), ..key },
         }
     }
@@ -480,7 +597,9 @@ impl State {
         let same = |key: &VolumeKey| key.workspace == workspace;
         self.volumes
             .keys()
-            .find(|key| same(key) && (self.mutation.is_some() || key.generation == generation))
+            .find(|key| {
+                same(key) && (self.mutation == Some(Mutation::NoGenerations) || key.generation == generation)
+            })
             .copied()
     }
 }

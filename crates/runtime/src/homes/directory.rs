@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use codehub_archive::{ArchiveError, ArchiveMeta, Limits, PackOptions, estimate_home, pack, unpack};
+use codehub_archive::{
+    ArchiveError, ArchiveMeta, Limits, PackOptions, Packed, estimate_home, pack, pack_chunked, unpack,
+    unpack_tar,
+};
 use codehub_domain::VolumeKey;
 
 use super::{HomeTransfer, Packing, Result, Transfer, Unpacking, nothing_beside};
@@ -25,7 +28,7 @@ impl DirectoryTransfer {
 
 #[async_trait]
 impl HomeTransfer for DirectoryTransfer {
-    async fn pack(&self, volume: &VolumeKey, transfer: &Transfer) -> Result<Packing> {
+    async fn pack(&self, volume: &VolumeKey, packed: Packed, transfer: &Transfer) -> Result<Packing> {
         transfer.fence.check().await?;
         let home = home_dir(&self.data_dir, volume);
         let (at, cancel) = (home.clone(), transfer.cancel.clone());
@@ -37,7 +40,10 @@ impl HomeTransfer for DirectoryTransfer {
         let (options, Transfer { progress, cancel, .. }) = (self.options, transfer.clone());
         Ok(Packing {
             total,
-            write: Box::new(move |sink| pack(&home, sink, options, &progress, &cancel)),
+            write: Box::new(move |sink| match packed {
+                Packed::Whole => pack(&home, sink, options, &progress, &cancel),
+                Packed::Without(known) => pack_chunked(&home, &known, sink, options, &progress, &cancel),
+            }),
             beside: nothing_beside(),
         })
     }
@@ -46,9 +52,12 @@ impl HomeTransfer for DirectoryTransfer {
         transfer.fence.check().await?;
         let target = home_dir(&self.data_dir, volume);
         let limits = Limits { uncompressed: meta.uncompressed, entries: meta.entries };
-        let progress = transfer.progress.clone();
+        let (progress, chunked) = (transfer.progress.clone(), meta.is_chunked());
         Ok(Unpacking {
-            read: Box::new(move |stream, cancel| unpack(stream, &target, limits, &progress, cancel)),
+            read: Box::new(move |stream, cancel| match chunked {
+                true => unpack_tar(stream, &target, limits, &progress, cancel),
+                false => unpack(stream, &target, limits, &progress, cancel),
+            }),
             beside: nothing_beside(),
         })
     }

@@ -10,8 +10,8 @@ mod directory;
 use std::io::{Read, Write};
 
 use async_trait::async_trait;
-use codehub_archive::{ArchiveError, ArchiveMeta, PackSummary, Progress, UnpackSummary};
-use codehub_domain::VolumeKey;
+use codehub_archive::{ArchiveError, ArchiveMeta, PackSummary, Packed, Progress, UnpackSummary};
+use codehub_domain::{ArchiveRecord, VolumeKey};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,8 @@ pub struct Transfer {
     pub cancel: CancellationToken,
     /// Whether whoever asked for it still leads.
     pub fence: Fence,
+    /// Of a home that is archived: what it was when it was archived last.
+    pub base: Option<ArchiveRecord>,
 }
 
 /// Writes a home's archive, and says what it wrote. Blocks.
@@ -64,14 +66,15 @@ pub fn nothing_beside() -> BoxFuture<'static, Result<()>> {
 /// Moves homes between volumes and archives. An error means "could not", never "is not there".
 #[async_trait]
 pub trait HomeTransfer: Send + Sync + 'static {
-    /// Begins to pack the volume, which nothing writes to meanwhile. Changes nothing on it. Bytes count only
-    /// when `write` returned its summary of exactly them: a stream that was cut off is an error.
+    /// Begins to pack the volume, which nothing writes to meanwhile, as `packed` says. Changes nothing on it. The same
+    /// volume packed in the same way gives the same bytes. They count only when `write` returned its summary of exactly them: a stream that was cut off is an error.
     ///
     /// # Errors
     /// The volume does not exist or cannot be read, or the fence is closed.
-    async fn pack(&self, volume: &VolumeKey, transfer: &Transfer) -> Result<Packing>;
+    async fn pack(&self, volume: &VolumeKey, packed: Packed, transfer: &Transfer) -> Result<Packing>;
 
-    /// Begins to unpack the archive that `meta` describes into the volume, which exists and is empty. The
+    /// Begins to unpack the archive that `meta` describes into the volume, which exists and is empty. `read` is given
+    /// what [`codehub_archive::ObjectArchives::fetch_with`] gives of such an archive. The
     /// fence is asked before the first byte. `Ok` of both parts means: all of it, and durable; after an error
     /// the volume holds something unfinished and is thrown away by the caller.
     ///

@@ -66,7 +66,7 @@ use self::{
 };
 pub use self::{logs::LogLimits, network::NetworkChoice, shim::Limits};
 use super::{
-    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, Listed, LogQuery, LogStream, Result,
+    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, LineTo, Listed, LogQuery, LogStream, Result,
     RuntimeError, Safeguard, SandboxChoice, Upstream, ide::ResolvedIde,
 };
 
@@ -75,6 +75,8 @@ const DYING: Duration = Duration::from_millis(500);
 const DYING_STEP: Duration = Duration::from_millis(20);
 /// How often the process table is searched for workspaces that have no record.
 const SEARCH_EVERY: Duration = Duration::from_secs(30);
+/// Why nobody answers in a workspace that runs.
+const OLDER: &str = "the program that does this does not run in the workspace: restart the workspace";
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// The program that becomes the workspace's program (see [`shim`]), and its words before ours.
@@ -323,6 +325,23 @@ impl Instances for ProcessRuntime {
             keeps_prefix: !self.inner.config.ide.strip_prefix,
             secret: None,
         }))
+    }
+
+    async fn line(&self, id: WorkspaceId) -> Result<LineTo> {
+        let inner = Arc::clone(&self.inner);
+        let unknown = |error: io::Error| RuntimeError::Unreachable(format!("no line to {id}: {error}"));
+        if blocking(move || inner.running(id)).await.map_err(unknown)?.is_none() {
+            return Ok(LineTo::NotRunning);
+        }
+        let address = self.inner.sockets.line_address(id);
+        match tokio::time::timeout(self.inner.config.health_timeout, address.connect()).await {
+            Ok(Ok(stream)) => Ok(LineTo::Open(Box::new(stream))),
+            Ok(Err(error)) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(LineTo::Nobody(OLDER)),
+                _ => Err(unknown(error)),
+            },
+            Err(_) => Err(unknown(io::ErrorKind::TimedOut.into())),
+        }
     }
 
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {

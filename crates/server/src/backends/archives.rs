@@ -48,7 +48,29 @@ pub(super) async fn open(
             ObjectArchives::open_local(&root, &config.archive.prefix)?
         }
     };
+    let archives = archives.incremental(config.archive.incremental);
     Ok(archives.with_options(pack_options(config)).with_verify(config.archive.verify))
+}
+
+/// Opens the store of archives for reading, where no database says which deployment this is.
+///
+/// # Errors
+/// It is not there, or the configuration does not say where.
+pub(super) fn open_alone(config: &Config) -> anyhow::Result<ObjectArchives> {
+    if let Some(s3) = &config.archive.s3 {
+        if s3.prefix.is_empty() {
+            bail!(
+                "without a database nobody knows whose archives to look for: set S3_PREFIX, which is \
+                 codehub/{{deployment id}} unless it was set to something else"
+            );
+        }
+        return open_bucket(s3, "");
+    }
+    let root = config.data_dir.join("archives");
+    if !ObjectArchives::is_local(&root)? {
+        bail!("{} is no directory of archives: it has no file {ARCHIVES_MARKER}", root.display());
+    }
+    Ok(ObjectArchives::open_local(&root, &config.archive.prefix)?)
 }
 
 /// Archives that are in the data directory, in another bucket or below another prefix would look lost.

@@ -58,7 +58,7 @@ pub(super) async fn open(
         },
     );
     if let Err(error) = instances.ping().await {
-        tracing::warn!(%error, "the engine is not there; starting all the same and trying again");
+        tracing::warn!(%error, "the engine is not responding; starting anyway and retrying");
     }
     let volumes = DockerVolumes::new(&jobs);
     let objects = archives::open(config, deployment, known).await?;

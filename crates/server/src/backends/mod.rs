@@ -94,6 +94,14 @@ pub(crate) async fn open_archives(config: &Config, store: &dyn Store) -> anyhow:
     archives::open(config, &deployment, KnownHomes::read(store).await?).await
 }
 
+/// Opens the archives where there is no database.
+///
+/// # Errors
+/// They cannot be opened; the message says what to do.
+pub(crate) fn open_archives_alone(config: &Config) -> anyhow::Result<ObjectArchives> {
+    archives::open_alone(config)
+}
+
 async fn deployment(store: &dyn Store) -> anyhow::Result<String> {
     Ok(store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?)
 }

@@ -196,7 +196,9 @@ fn done(username: &str, change: UserChange) -> anyhow::Result<User> {
         UserChange::NotFound => bail!("there is no user {username:?}"),
         UserChange::NameTaken => bail!("the username {username:?} is taken"),
         UserChange::LastAdmin => {
-            bail!("{username} is the last administrator who can sign in: make somebody else one first")
+            bail!(
+                "{username} is the last administrator who can sign in: make another user an administrator first"
+            )
         }
         UserChange::OwnsWorkspaces(count) => {
             bail!("{username} still owns {count} workspace(s): delete those first, or disable the user")
@@ -272,7 +274,7 @@ async fn recover(
 async fn adopt(config: &Config, store: &dyn Store, key: ArchiveKey) -> anyhow::Result<()> {
     let archives = backends::open_archives(config, store).await?;
     let Some(found) = archives.describe(&key.to_string()).await? else { bail!("there is no archive {key}") };
-    let found = of_expected(key, found);
+    let found = of_expected(key, found)?;
     match store.archive_adopt(&act::operator(), None, &found).await? {
         Adopted::Adopted => println!("adopted {key}: {} bytes, sha256 {}", found.size, found.sha256),
         Adopted::Known(known) if known == found => println!("{key} is recorded already, as it is now"),

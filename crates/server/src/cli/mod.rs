@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod admin;
+mod archive;
 mod config;
 mod doctor;
 mod flags;
@@ -45,6 +46,9 @@ enum Command {
     /// Users, passwords, recovery
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Look at archives, and get homes out of them, without a database or a server
+    #[command(subcommand)]
+    Archive(archive::Command),
     /// Keep a workspace awake while a command runs: `codehub hold 2h -- make test`
     Hold(hold::Options),
     /// Images for containers
@@ -109,6 +113,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Migrate => migrate::run(&config).await.map(|()| ExitCode::SUCCESS),
             Command::Doctor => Ok(doctor::run(&config).await),
             Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
+            Command::Archive(command) => archive::run(command, &config).await.map(|()| ExitCode::SUCCESS),
             Command::Image(command) => image::run(command, &config).await.map(|()| ExitCode::SUCCESS),
             // `main` hands it on before anything of ours is set up, when it is the first word.
             Command::Ide { .. } => anyhow::bail!("`ide` takes none of the server's settings: write it first"),

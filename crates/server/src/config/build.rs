@@ -49,7 +49,7 @@ impl Reader<'_> {
             return parsed;
         }
         let error = match self.value(key) {
-            Some(value) => value.error(format!("allowed: {}", value.setting.kind.allowed())),
+            Some(value) => value.error(format!("expected: {}", value.setting.kind.allowed())),
             None => ConfigError::Cross(format!("there is no setting {key}")),
         };
         self.errors.push(error);
@@ -111,6 +111,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         data_dir: data_dir(&mut r, home),
         public_base_url: public_base_url(&mut r, listen),
         public_base_url_is_set: r.is_set("public_base_url"),
+        exec: r.read("exec", |word| Some(word == "on")),
         hosts_allowed: r.read("hosts_allowed", value::hosts),
         metrics: MetricsConfig {
             listen: r.read("metrics.listen", value::maybe_address),
@@ -286,6 +287,7 @@ fn archive(r: &mut Reader<'_>) -> ArchiveConfig {
     ArchiveConfig {
         prefix: ARCHIVE_PREFIX.into(),
         level: r.number("archive.level"),
+        incremental: r.word("archive.format", &[("2", false), ("3", true)], false),
         verify: r.word(
             "archive.verify",
             &[("content", Verify::Content), ("size", Verify::Size)],

@@ -38,6 +38,8 @@ pub struct Config {
     pub public_base_url: String,
     /// Whether somebody chose it.
     pub public_base_url_is_set: bool,
+    /// Whether programs, files and ports of workspaces can be reached by the API.
+    pub exec: bool,
     /// More hosts under which this server answers.
     pub hosts_allowed: Vec<String>,
     /// Where machines ask how it is, apart from everybody else.
@@ -238,6 +240,8 @@ pub struct DockerSettings {
 pub struct ArchiveConfig {
     pub prefix: String,
     pub level: i32,
+    /// Whether new archives store only what has changed since the last one (format 3), or everything (format 2).
+    pub incremental: bool,
     pub verify: codehub_archive::Verify,
     /// `None`: in the data directory.
     pub s3: Option<S3Settings>,

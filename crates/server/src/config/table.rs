@@ -51,6 +51,13 @@ pub static SETTINGS: &[Setting] = &[
         "Addresses or networks (10.0.0.0/8) of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
     ),
     setting(
+        "exec",
+        "EXEC",
+        "on",
+        ValueKind::OneOf(&["on", "off"]),
+        "Whether owners can run programs, read and write files and connect to ports in their workspaces by the API, with a session or a token.",
+    ),
+    setting(
         "hosts_allowed",
         "HOSTS_ALLOWED",
         "",
@@ -431,6 +438,13 @@ pub static SETTINGS: &[Setting] = &[
         "3",
         ValueKind::Count { min: 1, max: 1000 },
         "How many archives of a workspace are kept, the current one included.",
+    ),
+    setting(
+        "archive.format",
+        "ARCHIVE_FORMAT",
+        "2",
+        ValueKind::OneOf(&["2", "3"]),
+        "New archives are whole (2), or store only what has changed since the last one of the same workspace (3). Archives of either are read, whichever is set.",
     ),
     setting(
         "archive.level",

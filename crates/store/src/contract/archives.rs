@@ -14,6 +14,7 @@ fn record(key: ArchiveKey) -> ArchiveRecord {
         uncompressed: 1 << 41,
         entries: 7,
         index_sha256: Some("cd".repeat(32)),
+        parts: Vec::new(),
     }
 }
 
@@ -85,4 +86,45 @@ pub(crate) async fn what_is_claimed_has_no_record_and_gets_none(harness: &Harnes
     store.workspace_save_archived(epoch, &workspace, &next, &[], Some(&record(kept))).await.unwrap();
     assert_eq!(store.gc_claim(epoch, Item::Archive(kept)).await.unwrap(), GcClaim::InUse);
     assert_eq!(store.archive_record(kept).await.unwrap(), Some(record(kept)));
+}
+
+/// The oldest object is needed by the newest archive, the one between by nobody.
+pub(crate) async fn an_object_with_parts_of_another_archive_stays(harness: &Harness) {
+    let (store, epoch) = (&harness.store, harness.leader().await);
+    let ann = harness.user("ann").await;
+    let mut read = harness.workspace(ann.id, Desired::Archived).await;
+    let [first, second, third] = [(); 3].map(|()| ArchiveKey::of(read.id, op_id()));
+    for (key, parts) in [(first, vec![]), (second, vec![first.op]), (third, vec![first.op])] {
+        let mut next = read.status.clone();
+        (next.archive_key, next.home.truth) = (Some(key), Truth::Archive);
+        let record = ArchiveRecord { format: 3, parts, ..record(key) };
+        let saved = store.workspace_save_archived(epoch, &read, &next, &[], Some(&record)).await.unwrap();
+        assert!(matches!(saved, Saved::Saved(_)), "{saved:?}");
+        assert_eq!(store.archive_record(key).await.unwrap(), Some(record));
+        read = store.workspace_get(read.id).await.unwrap().unwrap();
+    }
+    let parts = store.archive_parts().await.unwrap();
+    assert_eq!(parts, [(second, [first.op].into()), (third, [first.op].into())].into());
+    let claim = async |key| store.gc_claim(epoch, Item::Archive(key)).await.unwrap();
+    assert_eq!(claim(third).await, GcClaim::InUse, "it is the home");
+    for _ in 0..2 {
+        assert_eq!(claim(first).await, GcClaim::HoldsParts);
+        assert_eq!(store.archive_record(first).await.unwrap(), None, "nobody goes back to it");
+    }
+    // What is built upon the last archive may have parts where that has.
+    let fourth = ArchiveKey::of(read.id, op_id());
+    let mut next = read.status.clone();
+    next.archive_key = Some(fourth);
+    let with = |parts| ArchiveRecord { format: 3, parts, ..record(fourth) };
+    assert_eq!(claim(second).await, GcClaim::Claimed);
+    let gone = with(vec![first.op, second.op]);
+    let refused = store.workspace_save_archived(epoch, &read, &next, &[], Some(&gone)).await;
+    assert!(refused.is_err(), "a part that may be gone: {refused:?}");
+    assert_eq!(store.archive_record(fourth).await.unwrap(), None);
+    assert_eq!(store.archive_adopt(by(), None, &gone).await.unwrap(), Adopted::BeingDeleted);
+    let kept = with(vec![third.op, first.op]);
+    let saved = store.workspace_save_archived(epoch, &read, &next, &[], Some(&kept)).await.unwrap();
+    assert!(matches!(saved, Saved::Saved(_)), "{saved:?}");
+    assert_eq!(claim(third).await, GcClaim::HoldsParts);
+    assert_eq!(claim(first).await, GcClaim::HoldsParts, "the fourth still has parts in it");
 }

@@ -1,8 +1,10 @@
 //! What each archive of ours is.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Epoch,
+    ArchiveKey, ArchiveRecord, Epoch, OpId, WorkspaceId,
     audit::{Act, AuditAction, AuditEntry, AuditObject},
     gc::Item,
 };
@@ -13,8 +15,7 @@ use crate::{
     row::{self, SqlRow},
 };
 
-const GET: &str =
-    "SELECT key, format, sha256, size, uncompressed, entries, index_sha256 FROM archives WHERE key = $1";
+const GET: &str = "SELECT key, format, sha256, size, uncompressed, entries, index_sha256, parts FROM archives WHERE key = $1";
 
 #[async_trait]
 impl<S: SqlStore> ArchiveRecords for S {
@@ -29,6 +30,29 @@ impl<S: SqlStore> ArchiveRecords for S {
         timed::<S, _>("archive_keys", async {
             let rows = self.select("SELECT key FROM archives ORDER BY key", args![]).await?;
             rows.iter().map(|found| row::parsed(found, "key")).collect()
+        })
+        .await
+    }
+
+    async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>> {
+        timed::<S, _>("archive_parts", async {
+            let rows = self.select("SELECT key, parts FROM archives WHERE parts <> ''", args![]).await?;
+            rows.iter()
+                .map(|found| Ok((row::parsed(found, "key")?, parts(found)?.into_iter().collect())))
+                .collect()
+        })
+        .await
+    }
+
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        timed::<S, _>("home_sizes", async {
+            const SIZES: &str = "SELECT workspaces.id, uncompressed FROM workspaces
+                 JOIN archives ON archives.key = workspaces.archive_key WHERE workspaces.id = ANY ($1)";
+            let rows = self.select(SIZES, args![ids]).await?;
+            let size = |found: &S::Row| {
+                Ok((WorkspaceId::from_uuid(found.uuid("id")?), row::count(found, "uncompressed")?))
+            };
+            rows.iter().map(size).collect()
         })
         .await
     }
@@ -56,6 +80,9 @@ impl<S: SqlStore> ArchiveRecords for S {
             if let Some(known) = write.first(GET, args![adopted.key]).await? {
                 return Ok(Adopted::Known(record(&known)?));
             }
+            if part_being_deleted(&mut write, adopted).await?.is_some() {
+                return Ok(Adopted::BeingDeleted);
+            }
             insert(&mut write, adopted).await?;
             let entry = AuditEntry::ok(AuditAction::ArchiveAdopted, AuditObject::archive(adopted.key));
             audit::append(&mut write, by, &entry.changing("", &format!("sha256 {}", adopted.sha256))).await?;
@@ -68,7 +95,12 @@ impl<S: SqlStore> ArchiveRecords for S {
 
 /// What has just been packed is right, whatever was adopted under its key before.
 pub(super) async fn insert(write: &mut impl SqlWrite, record: &ArchiveRecord) -> Result<()> {
-    let ArchiveRecord { key, format, sha256, size, uncompressed, entries, index_sha256 } = record;
+    let ArchiveRecord { key, format, sha256, size, uncompressed, entries, index_sha256, parts } = record;
+    // While it was being packed, what it was packed against kept them. Should that ever not hold, there is no such
+    // archive, and the home stays where it is.
+    if let Some(part) = part_being_deleted(write, record).await? {
+        return Err(StoreError::Failed(format!("{key}: its part {part} is being deleted")));
+    }
     let number = |number: u64| {
         i64::try_from(number).map_err(|_| StoreError::Failed(format!("{key}: {number} is too large")))
     };
@@ -76,11 +108,12 @@ pub(super) async fn insert(write: &mut impl SqlWrite, record: &ArchiveRecord) ->
     write
         .run(
             "INSERT INTO archives (key, workspace_id, op_id, format, sha256, size, uncompressed, entries,
-                 index_sha256, recorded_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                 index_sha256, recorded_at, parts)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              ON CONFLICT (key) DO UPDATE SET format = excluded.format, sha256 = excluded.sha256,
                  size = excluded.size, uncompressed = excluded.uncompressed, entries = excluded.entries,
-                 index_sha256 = excluded.index_sha256, recorded_at = excluded.recorded_at",
+                 index_sha256 = excluded.index_sha256, recorded_at = excluded.recorded_at,
+                 parts = excluded.parts",
             args![
                 *key,
                 key.workspace,
@@ -92,6 +125,7 @@ pub(super) async fn insert(write: &mut impl SqlWrite, record: &ArchiveRecord) ->
                 number(*entries)?,
                 index_sha256.as_deref(),
                 now,
+                parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             ],
         )
         .await?;
@@ -104,6 +138,31 @@ pub(super) async fn forget(write: &mut impl SqlWrite, key: ArchiveKey) -> Result
     Ok(())
 }
 
+/// One of the objects that hold parts of an archive which may be going. None is while an archive that has a record has
+/// parts in it, whoever claimed it: see [`codehub_domain::gc`].
+async fn part_being_deleted(write: &mut impl SqlWrite, record: &ArchiveRecord) -> Result<Option<ArchiveKey>> {
+    for part in record.needs() {
+        if garbage::is_claimed(write, Item::Archive(part)).await? && !has_parts_in(write, part).await? {
+            return Ok(Some(part));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an archive that has a record has parts in the object under this key.
+pub(super) async fn has_parts_in(write: &mut impl SqlWrite, key: ArchiveKey) -> Result<bool> {
+    let referring = "SELECT key FROM archives WHERE workspace_id = $1 AND parts LIKE $2 LIMIT 1";
+    let found = write.first(referring, args![key.workspace, format!("%{}%", key.op)]).await?;
+    Ok(found.is_some())
+}
+
+fn parts(found: &impl SqlRow) -> Result<Vec<OpId>> {
+    let parse = |op: &str| {
+        op.parse().map_err(|_| StoreError::Failed(format!("{op:?} in archives.parts is no operation")))
+    };
+    found.text("parts")?.split_whitespace().map(parse).collect()
+}
+
 fn record(found: &impl SqlRow) -> Result<ArchiveRecord> {
     Ok(ArchiveRecord {
         key: row::parsed(found, "key")?,
@@ -113,5 +172,6 @@ fn record(found: &impl SqlRow) -> Result<ArchiveRecord> {
         uncompressed: row::count(found, "uncompressed")?,
         entries: row::count(found, "entries")?,
         index_sha256: found.maybe_text("index_sha256")?.map(str::to_owned),
+        parts: parts(found)?,
     })
 }

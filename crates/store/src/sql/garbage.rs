@@ -87,8 +87,12 @@ impl<S: SqlStore> Garbage for S {
                     return Ok(GcClaim::InUse);
                 }
             }
+            let mut claimed = GcClaim::Claimed;
             if let Item::Archive(key) = item {
                 archives::forget(&mut write, key).await?;
+                if archives::has_parts_in(&mut write, key).await? {
+                    claimed = GcClaim::HoldsParts;
+                }
             }
             let now = write.now().await?;
             write
@@ -99,7 +103,7 @@ impl<S: SqlStore> Garbage for S {
                 )
                 .await?;
             write.commit().await?;
-            Ok(GcClaim::Claimed)
+            Ok(claimed)
         })
         .await
     }

@@ -15,6 +15,9 @@ use crate::Result;
 pub enum GcClaim {
     /// Nothing refers to it, and from now on nothing can.
     Claimed,
+    /// Of an archive: nobody can go back to it any more, but another has parts in its object. Only its commit mark may
+    /// be deleted.
+    HoldsParts,
     /// A workspace needs it.
     InUse,
     /// The collector does not lead any more: stop everything.
@@ -36,7 +39,8 @@ theme! {
         ) -> Result<bool>;
         /// Claims something for deletion, in one transaction with the question whether a row refers to it
         /// ([`codehub_domain::gc::refers`]). What is claimed stays claimed: creating or recovering a
-        /// workspace from it is refused, and an archive's record is gone. Claiming again is fine.
+        /// workspace from it is refused, and an archive's record is gone. Claiming again is fine. An object in which
+        /// another archive that has a record has parts is never given up ([`GcClaim::HoldsParts`]).
         async fn gc_claim(&self, epoch: Epoch, item: Item) -> Result<GcClaim>;
     }
 }

@@ -102,7 +102,7 @@ impl Rig {
         change(&mut config);
         let jobs = Jobs::new(Arc::clone(&engine), &deployment, (config.uid, config.gid), program);
         let volumes = Arc::new(DockerVolumes::new(&jobs));
-        let objects = ObjectArchives::open_local(files.path(), "archives").unwrap();
+        let objects = ObjectArchives::open_local(files.path(), "archives").unwrap().incremental(true);
         let homes = Arc::new(DockerTransfer::new(jobs.clone(), 3));
         let archives = StoredArchives::new("files", objects, homes);
         let runtime = DockerRuntime::new(Arc::clone(&engine), config);

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     LogQuery, RuntimeError,
-    archives::Archives,
+    archives::{Archives, record::record},
     ide::DefaultFile,
     volumes::{ListedVolume, Scope, VolumeError},
 };
@@ -304,6 +304,25 @@ async fn a_home_goes_into_an_archive_and_comes_back_as_it_was() {
     rig.runtime.start(&restored, &Fence::open()).await.unwrap();
     rig.until_ready(&restored).await;
     assert_eq!(rig.inside(&restored, sum), (true, before));
+
+    // The next one costs what has changed: the job is told what there is already.
+    assert!(rig.inside(&restored, "echo more > /home/coder/more").0);
+    let (_, before) = rig.inside(&restored, sum);
+    rig.runtime.stop(spec.workspace).await.unwrap();
+    let base = Some(record(key, &stored).unwrap());
+    let since = Transfer { base, ..Transfer::default() };
+    let key = archive_key(&spec);
+    let next = rig.archives.put(&key, &restored.volume, &since).await.unwrap();
+    assert!(next.size < 1 << 20 && next.parts.len() == 1, "{next:?}");
+    assert_eq!(rig.archives.put(&key, &restored.volume, &since).await.unwrap(), next, "found again");
+    let mut again = spec.clone();
+    again.volume.generation = Generation(3);
+    rig.volumes.create(&again.volume, 0).await.unwrap();
+    rig.archives.fetch(&key, &again.volume, &Transfer::default()).await.unwrap();
+    rig.runtime.start(&again, &Fence::open()).await.unwrap();
+    rig.until_ready(&again).await;
+    assert_eq!(rig.inside(&again, sum), (true, before));
+    assert_eq!(rig.inside(&again, "busybox cat /home/coder/more"), (true, "more".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

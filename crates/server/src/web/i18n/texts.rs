@@ -20,9 +20,12 @@ macro_rules! texts {
 
 texts! {
     // The frame
+    help: "Help", "도움말";
+    api_reference: "API reference", "API 문서";
+    help_and_reference: "Help and reference", "도움말과 문서";
     skip_to_content: "Skip to content", "본문으로 건너뛰기";
     main_navigation: "Main", "주 메뉴";
-    offline: "No connection to the server. What you see may be old; it comes back by itself.", "서버와 연결이 끊겼습니다. 표시된 내용이 최신이 아닐 수 있으며, 자동으로 다시 연결합니다.";
+    offline: "Connection to the server lost. What you see may be out of date. Reconnecting…", "서버와 연결이 끊겼습니다. 표시된 내용이 최신이 아닐 수 있습니다. 다시 연결하는 중…";
     session_ended: "Your session has ended.", "세션이 종료되었습니다.";
     workspaces: "Workspaces", "워크스페이스";
     tokens: "Tokens", "토큰";
@@ -31,18 +34,18 @@ texts! {
     account: "Your account", "내 계정";
     sign_out: "Sign out", "로그아웃";
     language: "Language", "언어";
-    theme: "Colours", "화면 모드";
+    theme: "Theme", "테마";
     theme_auto: "Auto", "자동";
     theme_light: "Light", "밝게";
     theme_dark: "Dark", "어둡게";
-    to_workspaces: "To the workspaces", "워크스페이스로 이동";
+    to_workspaces: "Back to workspaces", "워크스페이스로 돌아가기";
 
     // Common words
     name: "Name", "이름";
     description: "Description", "설명";
-    description_hint: "Optional: what it is for.", "선택 사항입니다. 용도를 적어 두세요.";
+    description_hint: "Optional. What is this workspace for?", "선택 사항입니다. 용도를 적어 두세요.";
     memo: "Notes", "메모";
-    memo_hint: "For yourself; up to 64 KiB.", "개인 메모입니다. 최대 64 KiB.";
+    memo_hint: "Only you see these. Up to 64 KiB.", "개인 메모입니다. 최대 64 KiB.";
     cancel: "Cancel", "취소";
     save: "Save", "저장";
     edit: "Edit", "편집";
@@ -59,7 +62,6 @@ texts! {
     first_page: "First page", "처음으로";
     next_page: "Next page", "다음 페이지";
     reload: "Reload", "새로 고침";
-    to: "to", "→";
     unit: "Unit", "단위";
     seconds: "seconds", "초";
     minutes: "minutes", "분";
@@ -73,16 +75,16 @@ texts! {
     password: "Password", "비밀번호";
     password_again: "Password again", "비밀번호 확인";
     password_hint: "At least 8 characters.", "8자 이상 입력하세요.";
-    cookies_removed: "Another page had set a second session cookie in this browser, so nobody could tell which one is yours. All of them were removed: please sign in again.", "다른 페이지가 이 브라우저에 두 번째 세션 쿠키를 설정하여 어느 것이 본인의 것인지 알 수 없었습니다. 모두 제거했으니 다시 로그인하세요.";
-    wrong_password: "The username or the password is wrong.", "사용자 이름 또는 비밀번호가 올바르지 않습니다.";
+    cookies_removed: "Another page set a second session cookie in this browser, so CodeHub could not tell which one is yours. Both were removed. Please sign in again.", "다른 페이지가 이 브라우저에 두 번째 세션 쿠키를 설정하여 어느 것이 본인의 것인지 알 수 없었습니다. 모두 제거했으니 다시 로그인하세요.";
+    wrong_password: "Wrong username or password.", "사용자 이름 또는 비밀번호가 올바르지 않습니다.";
     not_set_up_title: "Not set up yet", "아직 설정되지 않았습니다";
     not_set_up_text: "This CodeHub has no users yet. The server printed a one-time link when it started: open that to create the administrator. A restart prints a new one.", "아직 사용자가 없습니다. 서버가 시작될 때 출력한 일회용 링크를 열어 관리자를 만드세요. 서버를 다시 시작하면 새 링크가 출력됩니다.";
     setup_title: "Welcome to CodeHub", "CodeHub에 오신 것을 환영합니다";
-    setup_text: "Choose a name and a password for the administrator. Your first workspace comes next.", "관리자 이름과 비밀번호를 정하세요. 이어서 첫 워크스페이스를 만듭니다.";
+    setup_text: "Choose a username and a password for the administrator. Next, you create your first workspace.", "관리자 이름과 비밀번호를 정하세요. 이어서 첫 워크스페이스를 만듭니다.";
     setup_token: "Set-up token", "설정 토큰";
-    token_hint: "The part after token= in the link that the server printed.", "서버가 출력한 링크에서 token= 뒤의 값입니다.";
-    wrong_token: "This set-up link is not valid (any more). The server's log has the current one.", "유효하지 않은 설정 링크입니다. 서버 로그에서 최신 링크를 확인하세요.";
-    create_admin: "Create the administrator", "관리자 만들기";
+    token_hint: "The part after token= in the link the server printed.", "서버가 출력한 링크에서 token= 뒤의 값입니다.";
+    wrong_token: "This set-up link is invalid or was already used. The server log has the current one.", "유효하지 않은 설정 링크입니다. 서버 로그에서 최신 링크를 확인하세요.";
+    create_admin: "Create administrator", "관리자 만들기";
     process_mode_title: "Good to know: process mode", "알아 두세요: 프로세스 모드";
     sandbox_mode_text: "On this server, workspaces run as local processes in a sandbox: each sees the system's programs and its own home directory, and nothing of the others. Nothing limits their memory. For people you do not trust, use containers.", "이 서버에서 워크스페이스는 샌드박스 안의 로컬 프로세스로 실행됩니다. 각 워크스페이스에는 시스템 프로그램과 자기 홈 디렉터리만 보이고 다른 워크스페이스는 보이지 않습니다. 메모리 사용량은 제한되지 않습니다. 신뢰할 수 없는 사람에게는 컨테이너를 사용하세요.";
     process_mode_text: "On this server, workspaces run as local processes with the rights of the account CodeHub runs under. Whatever runs in a workspace can do what that account can do. That is fine for one trusted person on their own machine. Do not give accounts here to people you would not give a shell to.", "이 서버에서 워크스페이스는 CodeHub를 실행한 계정의 권한을 가진 로컬 프로세스로 실행됩니다. 워크스페이스 안의 프로그램은 그 계정이 할 수 있는 모든 일을 할 수 있습니다. 신뢰하는 한 사람이 자기 컴퓨터에서 쓰기에는 문제가 없습니다. 셸 접속을 허용하지 않을 사람에게는 계정을 주지 마세요.";
@@ -90,20 +92,33 @@ texts! {
     // The list
     new_workspace: "New workspace", "새 워크스페이스";
     search: "Search", "검색";
-    search_by_name: "Search by name", "이름으로 검색";
+    search_by_name: "Search names and descriptions", "이름과 설명 검색";
+    sort_by: "Sort by", "정렬 기준";
+    sort_used: "Last used", "마지막 사용순";
+    sort_name: "Name", "이름순";
+    sort_created: "Newest", "최근 생성순";
+    sort_size: "Size", "크기순";
+    sort_owner: "Owner", "소유자순";
+    select: "Select", "선택:";
+    select_all: "Select all on this page", "이 페이지 모두 선택";
+    selected: "Selected workspaces", "선택한 워크스페이스";
+    clear_selection: "Clear", "선택 해제";
+    more_actions: "More actions for", "추가 작업:";
+    previous_page: "Previous page", "이전 페이지";
+    size_hint: "Size of the home directory when it was last archived", "마지막으로 보관했을 때의 홈 디렉터리 크기";
     filter_by_label: "Label, or label:value", "라벨 또는 라벨:값";
     labels: "Labels", "라벨";
-    labels_hint: "One a line: key, or key: value. Lists can be filtered by them.", "한 줄에 하나씩: 키 또는 키: 값. 목록에서 라벨로 걸러 볼 수 있습니다.";
+    labels_hint: "One per line: key, or key: value. You can filter the list by them.", "한 줄에 하나씩: 키 또는 키: 값. 목록에서 라벨로 걸러 볼 수 있습니다.";
     slug: "Short name", "짧은 이름";
-    filter_by_phase: "Show only", "상태로 거르기";
+    filter_by_phase: "Filter by state", "상태 필터";
     all_phases: "All states", "모든 상태";
     whose: "Whose workspaces", "워크스페이스 범위";
-    mine: "Mine", "내 것";
-    everybodys: "Everybody's", "전체";
-    nothing_matches: "Nothing matches.", "조건에 맞는 워크스페이스가 없습니다.";
+    mine: "Mine", "내 워크스페이스";
+    everybodys: "All users", "모든 사용자";
+    nothing_matches: "No workspace matches.", "조건에 맞는 워크스페이스가 없습니다.";
     show_all: "Show all", "모두 보기";
     empty_title: "Your first workspace", "첫 워크스페이스";
-    empty_text: "A workspace is a home directory with an IDE in your browser. It sleeps when you leave, is packed away later, and comes back with every byte when you open it.", "워크스페이스는 브라우저에서 IDE로 여는 홈 디렉터리입니다. 자리를 비우면 대기 상태가 되고, 나중에는 보관되며, 다시 열면 그대로 돌아옵니다.";
+    empty_text: "A workspace is a home directory with an IDE in your browser. It goes to sleep when you leave, is archived later, and comes back exactly as you left it when you open it.", "워크스페이스는 브라우저에서 IDE로 여는 홈 디렉터리입니다. 자리를 비우면 대기 상태가 되고, 나중에는 보관되며, 다시 열면 그대로 돌아옵니다.";
     create_first: "Create a workspace", "워크스페이스 만들기";
     open: "Open", "열기";
     start: "Start", "시작";
@@ -117,92 +132,97 @@ texts! {
     create_workspace: "Create workspace", "워크스페이스 만들기";
     edit_workspace: "Edit workspace", "워크스페이스 편집";
     advanced: "More settings", "추가 설정";
-    begin_as: "Begin as", "처음 상태";
-    in_use_while: "In use while", "사용 중으로 보는 기준";
-    sleeps_after: "Sleeps when idle for", "대기 전환까지의 유휴 시간";
-    archived_after: "Archived after sleeping for", "보관 전환까지의 대기 시간";
+    begin_as: "Start as", "초기 상태";
+    in_use_while: "Counts as active", "활성으로 보는 기준";
+    sleeps_after: "Goes to sleep after", "대기 전환까지의 유휴 시간";
+    archived_after: "Archived after sleeping for", "보관까지의 대기 시간";
 
     // Awake or asleep
     activity: "Activity", "활동";
     active_because: "Active because", "활성 이유";
-    sleeps: "Sleeps", "대기 전환";
     open_connections: "Open connections", "열린 연결";
     stopped_because: "Stopped because", "중지 이유";
     leases: "Kept awake", "깨어 있는 상태 유지";
-    until: "· ends", "유지 종료:";
-    give_back: "Let it sleep", "유지 끝내기";
+    until: "until", "유지 종료:";
+    give_back: "Let it sleep", "유지 해제";
     snooze: "Keep awake for 1 hour", "1시간 연장";
-    sleeps_soon: "Sleeps", "곧 대기 전환:";
-    sleeps_soon_text: "Unless somebody works in it. Running programs end then; files stay.", "그때까지 활동이 없으면 실행 중인 프로그램이 종료됩니다. 파일은 그대로 남습니다.";
+    sleeps_soon_text: "Running programs will stop; files are kept. Any activity resets the timer.", "실행 중인 프로그램은 종료되고 파일은 그대로 남습니다. 활동이 있으면 시간이 다시 시작됩니다.";
 
     // One workspace
     about: "About", "정보";
     owner: "Owner", "소유자";
-    wanted: "Wanted", "목표 상태";
+    wanted: "Target state", "목표 상태";
     last_used: "Last used", "마지막 사용";
     state_since: "In this state since", "현재 상태가 된 시각";
     runs_in: "Runs as", "실행 방식";
     image: "Image", "이미지";
     id: "ID", "ID";
-    conditions: "Conditions", "조건";
-    condition: "Condition", "조건";
-    nothing_observed: "Nothing has been observed yet.", "아직 확인된 내용이 없습니다.";
-    volume_ready: "Home is on its volume", "홈 볼륨 준비";
-    archive_ready: "Archive is there", "보관본 존재";
-    container_ready: "IDE answers", "IDE 응답";
-    healthy: "Everything is in order", "이상 없음";
+    conditions: "Health checks", "상태 점검";
+    condition: "Check", "점검 항목";
+    nothing_observed: "Not checked yet.", "아직 확인된 내용이 없습니다.";
+    volume_ready: "Home directory on its volume", "홈 볼륨 준비";
+    archive_ready: "Archive available", "보관본 존재";
+    container_ready: "IDE responding", "IDE 응답";
+    healthy: "No problems found", "이상 없음";
     archives: "Archives", "보관본";
-    archives_unreachable: "The archives cannot be listed right now.", "지금은 보관본 목록을 가져올 수 없습니다.";
+    archives_unreachable: "Archives cannot be listed right now.", "지금은 보관본 목록을 가져올 수 없습니다.";
     no_archives: "None yet.", "아직 없습니다.";
-    to_archives: "Look inside, copy, go back", "안을 보기, 복제, 되돌리기";
+    to_archives: "Manage archives", "보관본 관리";
     current: "current", "현재";
     history: "History", "기록";
-    no_history: "Nothing has happened yet.", "아직 기록이 없습니다.";
+    older: "Older", "이전 기록";
+    newest: "Newest", "최근 기록";
+    last_days: "The last days", "최근 며칠";
+    now: "now", "지금";
+    checks_ok: "all OK", "이상 없음";
+    checks_failing: "problem found", "문제 있음";
+    going_to_sleep: "About to go to sleep", "곧 대기 상태로 전환됩니다";
+    no_history: "No history yet.", "아직 기록이 없습니다.";
     logs: "Logs", "로그";
     follow: "Follow", "실시간 보기";
     more_logs: "More", "더 보기";
-    no_logs: "Nothing has been printed.", "출력된 내용이 없습니다.";
+    no_logs: "No output yet.", "출력된 내용이 없습니다.";
     logs_unreachable: "The logs cannot be read right now.", "지금은 로그를 읽을 수 없습니다.";
     delete_title: "Delete this workspace?", "이 워크스페이스를 삭제할까요?";
-    delete_text: "It is stopped and its home is removed. It is not archived first. This cannot be undone.", "실행을 중지하고 홈을 제거합니다. 먼저 보관하지 않으며, 되돌릴 수 없습니다.";
-    delete_for_good: "Delete for good", "영구 삭제";
+    delete_text: "The workspace stops and its home directory is removed without being archived first. This cannot be undone.", "실행을 중지하고 홈을 제거합니다. 먼저 보관하지 않으며, 되돌릴 수 없습니다.";
+    delete_for_good: "Delete permanently", "영구 삭제";
 
     // Recovery
     in_its_words: "What was reported:", "보고된 내용:";
     waiting: "Waiting", "대기 중";
     try_again: "Try again", "다시 시도";
-    try_again_text: "Clears the error and looks at the workspace anew. Nothing is given up.", "오류를 지우고 워크스페이스를 다시 확인합니다. 데이터는 버리지 않습니다.";
-    go_back: "Go back to an archive", "보관본으로 되돌리기";
-    choose_archive: "Which archive", "복원할 보관본";
+    try_again_text: "Clears the error and checks the workspace again. No data is discarded.", "오류를 지우고 워크스페이스를 다시 확인합니다. 데이터는 버리지 않습니다.";
+    go_back: "Restore an archive", "보관본 복원";
+    choose_archive: "Archive to restore", "복원할 보관본";
     restore_archive: "Restore from this archive", "이 보관본에서 복원";
-    no_archive_to_restore: "There is no archive of this workspace.", "이 워크스페이스의 보관본이 없습니다.";
-    confirm_restore: "I understand that whatever is newer than this archive is lost.", "이 보관본 이후의 변경 내용은 사라진다는 것을 이해했습니다.";
-    confirm_drop: "I understand that the home as it is now is given up for this archive.", "현재 홈을 버리고 이 보관본으로 되돌린다는 것을 이해했습니다.";
+    no_archive_to_restore: "This workspace has no archive.", "이 워크스페이스의 보관본이 없습니다.";
+    confirm_restore: "I understand that changes made after this archive will be lost.", "이 보관본 이후의 변경 내용은 사라진다는 것을 이해했습니다.";
+    confirm_drop: "I understand that the current home directory will be discarded for this archive.", "현재 홈을 버리고 이 보관본으로 되돌린다는 것을 이해했습니다.";
     recover_and_start: "Recover and start", "복구하고 시작";
     recover_and_wait: "Recover and leave it stopped", "복구하고 중지 상태로 두기";
-    start_empty: "Start with an empty home", "빈 홈으로 시작";
-    start_empty_text: "The workspace keeps its name and settings and gets a new, empty home.", "이름과 설정은 그대로 두고, 비어 있는 새 홈을 만듭니다.";
-    confirm_empty: "I understand that the data of this workspace is given up.", "이 워크스페이스의 데이터를 포기한다는 것을 이해했습니다.";
+    start_empty: "Start with an empty home directory", "빈 홈으로 시작";
+    start_empty_text: "The workspace keeps its name and settings and gets a new, empty home directory.", "이름과 설정은 그대로 두고, 비어 있는 새 홈을 만듭니다.";
+    confirm_empty: "I understand that the data of this workspace will be discarded.", "이 워크스페이스의 데이터를 포기한다는 것을 이해했습니다.";
 
     // Archives
-    archives_text: "Each is the home as it was when it was archived. Look inside, download single files, or begin a new workspace with it.", "보관본은 보관할 당시의 홈입니다. 안을 살펴보고, 파일을 하나씩 내려받거나, 그 홈으로 새 워크스페이스를 만들 수 있습니다.";
+    archives_text: "Each archive is the home directory as it was at that time. Browse it, download single files, or create a new workspace from it.", "보관본은 보관할 당시의 홈 디렉터리입니다. 내용을 보고, 파일을 하나씩 내려받거나, 이 보관본으로 새 워크스페이스를 만들 수 있습니다.";
     archived_at: "Archived", "보관 시각";
     size: "Size", "크기";
     changed: "Changed", "수정";
-    look_inside: "Look inside", "안을 보기";
-    new_from_archive: "New workspace from it", "새 워크스페이스로";
-    go_back_to_this: "Go back to it", "되돌리기";
-    go_back_title: "Go back to this archive?", "이 보관본으로 되돌릴까요?";
-    go_back_when: "Going back is a way out of an error. As long as this workspace works, begin a new one with the archive: this one stays as it is.", "되돌리기는 오류에서 벗어나는 방법입니다. 워크스페이스가 정상일 때는 보관본으로 새 워크스페이스를 만드세요. 이 워크스페이스는 그대로 남습니다.";
+    look_inside: "Browse files", "내용 보기";
+    new_from_archive: "Create workspace from archive", "이 보관본으로 새로 만들기";
+    go_back_to_this: "Restore this archive", "이 보관본 복원";
+    go_back_title: "Restore this archive?", "이 보관본을 복원할까요?";
+    go_back_when: "Restoring in place is only available after an error. To use this archive now, create a new workspace from it.", "제자리 복원은 오류가 발생했을 때만 할 수 있습니다. 지금 이 보관본을 쓰려면 새 워크스페이스를 만드세요.";
     files_of_archive: "Files in this archive", "이 보관본의 파일";
-    where_you_are: "Where you are", "현재 위치";
+    where_you_are: "Current location", "현재 위치";
     home: "Home", "홈";
     directory: "Directory", "디렉터리";
     same_file_as: "same file as", "같은 파일:";
-    links_to: "leads to", "가리키는 곳:";
-    nothing_here: "There is nothing in here.", "비어 있습니다.";
-    archive_not_listed: "This archive was made before archives had a list of their files. Begin a new workspace with it to see them.", "파일 목록이 생기기 전에 만든 보관본입니다. 이 보관본으로 새 워크스페이스를 만들면 파일을 볼 수 있습니다.";
-    archive_corrupted: "This archive is not the one that was stored: it was changed or damaged in its storage. Nothing of it is shown. Ask an administrator to check the archive storage.", "저장했던 보관본과 다릅니다. 저장소에서 변경되었거나 손상되어 내용을 표시하지 않습니다. 관리자에게 보관 저장소 점검을 요청하세요.";
+    links_to: "links to", "가리키는 곳:";
+    nothing_here: "This directory is empty.", "비어 있습니다.";
+    archive_not_listed: "This archive is too old to be browsed. Create a workspace from it to see its files.", "파일 목록이 생기기 전에 만든 보관본입니다. 이 보관본으로 새 워크스페이스를 만들면 파일을 볼 수 있습니다.";
+    archive_corrupted: "This archive was changed or damaged in storage, so its contents are not shown. Ask an administrator to check the archive storage.", "저장했던 보관본과 다릅니다. 저장소에서 변경되었거나 손상되어 내용을 표시하지 않습니다. 관리자에게 보관 저장소 점검을 요청하세요.";
 
     // People and tokens
     role: "Role", "역할";
@@ -214,13 +234,13 @@ texts! {
     manage: "Manage", "관리";
     add_user: "Add user", "사용자 추가";
     access: "Access", "접근 권한";
-    this_is_you: "This is your own account; change your password there:", "본인 계정입니다. 비밀번호는 여기에서 변경하세요:";
+    this_is_you: "This is your own account. Change your password here:", "본인 계정입니다. 비밀번호는 여기에서 변경하세요:";
     reset_password: "Set a new password", "새 비밀번호 설정";
     reset_password_text: "Ends all of this user's sessions and deletes their API tokens. Tell them the new password yourself.", "이 사용자의 모든 세션이 종료되고 API 토큰이 삭제됩니다. 새 비밀번호는 직접 전달하세요.";
-    disable_text: "A disabled user cannot sign in, and their tokens do not work. Their workspaces stay.", "비활성화된 사용자는 로그인할 수 없고 토큰도 작동하지 않습니다. 워크스페이스는 그대로 유지됩니다.";
+    disable_text: "A disabled user cannot sign in, and their tokens stop working. Their workspaces are kept.", "비활성화된 사용자는 로그인할 수 없고 토큰도 작동하지 않습니다. 워크스페이스는 그대로 유지됩니다.";
     delete_user: "Delete user", "사용자 삭제";
     delete_user_title: "Delete this user?", "이 사용자를 삭제할까요?";
-    delete_user_text: "Works only when the user owns no workspaces any more. This cannot be undone.", "워크스페이스가 남아 있지 않은 사용자만 삭제할 수 있으며, 되돌릴 수 없습니다.";
+    delete_user_text: "Only possible once the user owns no workspaces. This cannot be undone.", "워크스페이스가 남아 있지 않은 사용자만 삭제할 수 있으며, 되돌릴 수 없습니다.";
     change_password: "Change password", "비밀번호 변경";
     current_password: "Current password", "현재 비밀번호";
     new_password: "New password", "새 비밀번호";
@@ -230,26 +250,44 @@ texts! {
     token: "Token", "토큰";
     new_token: "New token", "새 토큰";
     token_created: "The token was created", "토큰을 만들었습니다";
-    token_once: "Copy it now. It is not shown again.", "지금 복사해 두세요. 다시 표시되지 않습니다.";
-    token_name_hint: "What will use it.", "어디에 사용할 토큰인지 적어 두세요.";
+    token_once: "Copy it now. It will not be shown again.", "지금 복사해 두세요. 다시 표시되지 않습니다.";
+    token_name_hint: "What is this token for?", "어디에 사용할 토큰인가요?";
     valid_for: "Valid for", "유효 기간";
-    forever: "No end", "무기한";
+    forever: "Never expires", "무기한";
     create_token: "Create token", "토큰 만들기";
     your_tokens: "Your tokens", "내 토큰";
     no_tokens: "You have no tokens.", "토큰이 없습니다.";
-    never_used: "Not yet", "아직 없음";
+    never_used: "Never", "아직 없음";
     expires: "Expires", "만료";
     copy: "Copy", "복사";
     copied: "Copied", "복사됨";
     delete_token_title: "Delete this token?", "이 토큰을 삭제할까요?";
     their_tokens: "API tokens", "API 토큰";
-    their_tokens_text: "Programs use these to act as this user. You can revoke them; the secrets are shown to nobody.", "프로그램이 이 사용자를 대신해 작업할 때 쓰는 토큰입니다. 폐기할 수 있으며, 비밀 값은 누구에게도 표시되지 않습니다.";
+    their_tokens_text: "Programs use these to act as this user. You can revoke them; nobody can see the secrets.", "프로그램이 이 사용자를 대신해 작업할 때 쓰는 토큰입니다. 폐기할 수 있으며, 비밀 값은 누구에게도 표시되지 않습니다.";
     they_have_no_tokens: "This user has no tokens.", "이 사용자에게는 토큰이 없습니다.";
     revoke: "Revoke", "폐기";
     revoke_token_title: "Revoke this token?", "이 토큰을 폐기할까요?";
-    delete_token_text: "Whatever uses it stops working at once.", "이 토큰을 쓰는 프로그램은 즉시 작동을 멈춥니다.";
+    delete_token_text: "Anything that uses it stops working immediately.", "이 토큰을 쓰는 프로그램은 즉시 작동을 멈춥니다.";
 
     // The system
+    last_day: "Last 24 hours", "최근 24시간";
+    wakes: "Woken up", "깨움";
+    starts: "Started", "시작";
+    failures: "Failures", "실패";
+    start_time: "Start time, average", "평균 시작 시간";
+    cleanup_report: "Clean-up report", "정리 보고서";
+    cleanup_text: "What the next clean-up would delete, and what it waits with. This is a dry run: nothing is deleted by looking.", "다음 정리 작업에서 삭제될 항목과 기다리는 항목입니다. 미리 보기이므로 아무것도 삭제하지 않습니다.";
+    cleanup_stored: "Archives and volumes stored", "저장된 보관본과 볼륨";
+    cleanup_now: "Deleted by the next clean-up", "다음 정리 때 삭제";
+    cleanup_later: "Unused, deleted later", "미사용, 나중에 삭제";
+    cleanup_nothing: "Everything that is stored is in use.", "저장된 모든 항목이 사용 중입니다.";
+    kind: "Kind", "종류";
+    an_archive: "Archive", "보관본";
+    a_volume: "Volume", "볼륨";
+    unused_since: "Unused since", "미사용 시작";
+    deleted_when: "Deleted", "삭제 시점";
+    next_cleanup: "by the next clean-up", "다음 정리 때";
+    workspace: "Workspace", "워크스페이스";
     backends: "Backends", "백엔드";
     database: "Database", "데이터베이스";
     runtime: "Workspaces run as", "실행 환경";
@@ -259,27 +297,27 @@ texts! {
     sandbox: "Sandbox", "샌드박스";
     workspace_network: "Network", "네트워크";
     workspace_limits: "Limits", "한도";
-    homes: "Homes", "홈 저장소";
-    bus: "Messages", "메시지 버스";
-    answers: "answers", "응답함";
-    answers_not: "does not answer", "응답 없음";
+    homes: "Home directories", "홈 저장소";
+    bus: "Message bus", "메시지 버스";
+    answers: "OK", "정상";
+    answers_not: "not responding", "응답 없음";
     this_server: "This server", "이 서버";
     version: "Version", "버전";
     address: "Address", "주소";
     coordinator: "Coordinator", "코디네이터";
-    leads: "leads", "리더";
-    leads_since: "Leads since", "리더가 된 시각";
+    leads: "leader", "리더";
+    leads_since: "Leader since", "리더가 된 시각";
     replicas: "Servers", "서버";
     started: "Started", "시작";
-    last_seen: "Last heard of", "마지막 확인";
+    last_seen: "Last seen", "마지막 확인";
     this_one: "this one", "현재 서버";
     epoch: "epoch", "에포크";
-    does_not_lead: "does not lead", "리더 아님";
-    components_fail: "Parts of it keep failing; the log says why:", "일부 구성 요소가 계속 실패하고 있습니다. 로그를 확인하세요:";
+    does_not_lead: "not the leader", "리더 아님";
+    components_fail: "Some components keep failing. See the log:", "일부 구성 요소가 계속 실패하고 있습니다. 로그를 확인하세요:";
     gc: "Clean-up", "정리 작업";
-    gc_normal: "works normally", "정상";
-    gc_braked: "Clean-up is halted", "정리 작업이 중단되었습니다";
-    gc_braked_text: "It would delete unusually much, so it deletes nothing until an administrator lets it pass on the server:", "평소보다 훨씬 많은 데이터가 삭제될 상황이라 멈췄습니다. 관리자가 서버에서 승인해야 계속합니다:";
+    gc_normal: "OK", "정상";
+    gc_braked: "Clean-up is paused", "정리 작업이 중단되었습니다";
+    gc_braked_text: "It was about to delete unusually much data. Nothing is deleted until an administrator approves it on the server:", "평소보다 훨씬 많은 데이터가 삭제될 상황이라 멈췄습니다. 관리자가 서버에서 승인해야 계속합니다:";
 }
 
 #[cfg(test)]
@@ -287,7 +325,7 @@ mod tests {
     use super::Texts;
 
     /// The same in both: names and marks.
-    const SAME: &[&str] = &["id", "to"];
+    const SAME: &[&str] = &["id"];
 
     #[test]
     fn every_text_is_there_and_translated() {

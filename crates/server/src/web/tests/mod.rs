@@ -115,12 +115,13 @@ impl TestApp {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            once: None,
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
         match self.app.store().workspace_create(by(), new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,
-            refused @ (Created::LimitReached(_) | Created::ArchiveGone) => panic!("{refused:?}"),
+            refused => panic!("{refused:?}"),
         }
     }
 
@@ -143,7 +144,7 @@ impl TestApp {
         volumes.create(&volume, 0).await.unwrap();
         fill(&home_dir(self._dir.path(), &volume));
         let meta = archives.put(&key, &volume, &Transfer::default()).await.unwrap();
-        let adopted = self.app.store().archive_adopt(by(), None, &record(key, &meta)).await.unwrap();
+        let adopted = self.app.store().archive_adopt(by(), None, &record(key, &meta).unwrap()).await.unwrap();
         assert_eq!(adopted, codehub_store::Adopted::Adopted);
         volumes.delete(&volume, &Fence::open()).await.unwrap();
         key

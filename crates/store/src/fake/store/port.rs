@@ -1,14 +1,15 @@
 //! The port of the fake store, method by method.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, Phase, SessionId, Status, Timestamp, TokenId, UserId,
-    Workspace, WorkspaceId,
+    ArchiveKey, ArchiveRecord, Desired, Epoch, HoldId, OpId, Phase, SessionId, Status, Timestamp, TokenId,
+    UserId, Workspace, WorkspaceId,
     activity::Hold,
     audit::{Act, AuditAction, AuditEntry, AuditEvent, AuditObject},
     event::{Actor, HistoryEntry, Transition},
@@ -149,6 +150,18 @@ impl Workspaces for FakeStore {
         limit: u32,
     ) -> Result<Page<HistoryEntry>> {
         self.run("workspace_history", |step| Ok(step.history_page(id, before, limit)))
+    }
+
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        self.run("history_latest", |step| {
+            let of = |(id, entries): (&WorkspaceId, &Vec<HistoryEntry>)| {
+                entries.iter().map(|entry| (*id, entry.clone())).collect::<Vec<_>>()
+            };
+            let mut all: Vec<_> = step.state.history.iter().flat_map(of).collect();
+            all.sort_by_key(|(_, entry)| Reverse(entry.id));
+            all.truncate(limit as usize);
+            Ok(all)
+        })
     }
 
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
@@ -478,6 +491,19 @@ impl ArchiveRecords for FakeStore {
         self.run("archive_keys", |step| Ok(step.state.archives.keys().copied().collect()))
     }
 
+    async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>> {
+        self.run("archive_parts", |step| {
+            let records = step.state.archives.values().filter(|record| !record.parts.is_empty());
+            Ok(records.map(|record| (record.key, record.parts.iter().copied().collect())).collect())
+        })
+    }
+
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        self.run("home_sizes", |step| {
+            Ok(ids.iter().filter_map(|id| Some((*id, step.home_size(*id)?))).collect())
+        })
+    }
+
     async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
         self.run("archive_adopt", |step| {
             if epoch.is_some_and(|epoch| !step.leads(epoch)) {
@@ -491,6 +517,9 @@ impl ArchiveRecords for FakeStore {
             }
             if let Some(known) = step.state.archives.get(&record.key) {
                 return Ok(Adopted::Known(known.clone()));
+            }
+            if step.part_being_deleted(record).is_some() {
+                return Ok(Adopted::BeingDeleted);
             }
             step.state.archives.insert(record.key, record.clone());
             let entry = AuditEntry::ok(AuditAction::ArchiveAdopted, AuditObject::archive(record.key));
