@@ -201,7 +201,7 @@ async fn feed(
                 }
             }
             channel::CLOSE if payload[..] == [channel::STDIN] => {
-                end_input(&mut stdin, terminal.is_some()).await
+                end_input(&mut stdin, terminal.is_some()).await;
             }
             channel::RESIZE => {
                 if let (Some(terminal), Ok(Resize { cols, rows })) =
