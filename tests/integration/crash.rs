@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use codehub_testing::{let_time_pass, poll_every};
+use codehub_testing::{eventually, let_time_pass, poll_every};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::StatusCode;
 use serde_json::json;
@@ -100,14 +100,11 @@ async fn a_program_that_dies_is_started_again_and_one_that_keeps_dying_is_an_err
         let process = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
         if round < 2 {
-            server
-                .until(&id, "started again", |it| {
-                    it["phase"] == "RUNNING"
-                        && it["operation"] == "NONE"
-                        && server.port_of(&id).is_some()
-                        && !server.programs().contains(&pid)
-                })
-                .await;
+            eventually("another answers", async || {
+                server.inside(&id, "/pid").await.is_some_and(|now| now != pid.to_string())
+            })
+            .await;
+            server.until_phase(&id, "RUNNING").await;
         }
     }
     let workspace = server.until_phase(&id, "ERROR").await;

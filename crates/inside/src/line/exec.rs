@@ -42,6 +42,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// After a program has ended, what it wrote is in the pipe already. Something it left running may hold that open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 const LAST_BYTES: usize = 1024 * 1024;
+/// Ctrl-D, at the beginning of a line.
+const END_OF_TYPING: &[u8] = b"\x04";
 /// Messages that wait for a program to read, or for the line to take them.
 const WAITING: usize = 4;
 
@@ -113,6 +115,8 @@ impl Running {
         let over = CancellationToken::new();
         let _over = over.clone().drop_guard();
         let (stdin, terminal, mut readers) = ends.serve(&output, &over);
+        // The end of what is typed would be typed itself: a terminal's input is open until all has been read.
+        let _typed = terminal.is_some().then(|| stdin.clone());
         let fed = feed(input, Some(stdin), terminal, |signal| children.signal_group(pid, signal));
         let ending = tokio::select! {
             ending = &mut ended => ending.ok(),
@@ -181,7 +185,7 @@ async fn feed(
         let message = match input.next().await {
             Ok(Some(message)) => message,
             Ok(None) => {
-                drop(stdin.take());
+                end_input(&mut stdin, terminal.is_some()).await;
                 std::future::pending().await
             }
             Err(error) => return error,
@@ -196,7 +200,9 @@ async fn feed(
                     stdin = None;
                 }
             }
-            channel::CLOSE if payload[..] == [channel::STDIN] => drop(stdin.take()),
+            channel::CLOSE if payload[..] == [channel::STDIN] => {
+                end_input(&mut stdin, terminal.is_some()).await;
+            }
             channel::RESIZE => {
                 if let (Some(terminal), Ok(Resize { cols, rows })) =
                     (&terminal, serde_json::from_slice(&payload))
@@ -213,6 +219,15 @@ async fn feed(
             }
             other => return MessageError::Line(format!("a message of an unknown kind ({other})")),
         }
+    }
+}
+
+/// Says that there is no more input: a terminal is told so by a character.
+async fn end_input(stdin: &mut Option<mpsc::Sender<Bytes>>, typed: bool) {
+    if let Some(writer) = stdin.take()
+        && typed
+    {
+        let _ = writer.send(Bytes::from_static(END_OF_TYPING)).await;
     }
 }
 
