@@ -30,8 +30,8 @@ def test_not_yet_and_let_it_sleep(server, tab, shots, script):
     visit(page, server, f"awake {script}")
     because = page.get_by_test_id("active-because")
     expect(because).to_have_attribute("data-kind", re.compile("http|connection|browser_message|workspace_message"))
-    expect(page.get_by_test_id("sleeps-at")).to_contain_text("minute")
-    expect(page.get_by_test_id("sleep-soon")).to_contain_text("Sleeps in")
+    expect(page.get_by_test_id("countdown")).to_contain_text("Goes to sleep in")
+    expect(page.get_by_test_id("sleep-soon")).to_contain_text("About to go to sleep")
     if shots:
         page.screenshot(path=shots / f"awake-{script}.png", full_page=True)
 
@@ -59,7 +59,7 @@ def test_what_stopped_says_why(server, tab):
 def test_in_korean(server, tab, shots):
     page = tab(server, lang="ko")
     visit(page, server, "korean")
-    expect(page.get_by_test_id("sleep-soon")).to_contain_text("대기 전환")
+    expect(page.get_by_test_id("sleep-soon")).to_contain_text("곧 대기 상태로 전환됩니다")
     press(page, "snooze")
     expect(page.get_by_test_id("lease")).to_contain_text("1시간 연장")
     if shots:

@@ -45,7 +45,8 @@ def go(running, id, verb, phase):
 
 
 def inside(id, *words):
-    return docker("exec", f"codehub-ws-{id}", *words)
+    container = docker("ps", "-q", "--filter", f"label=codehub.workspace={id}", "--filter", "name=codehub-ws-")
+    return docker("exec", container, *words)
 
 
 def answer(page, text):

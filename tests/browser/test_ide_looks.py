@@ -160,3 +160,32 @@ def test_an_idle_tab_with_git_and_search_sends_nothing(server, tab, project):
     page.wait_for_timeout(15_000)
     assert wire.sent == before
     wire.close()
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_language_and_theme_are_those_of_the_account(start, tab, shots, size, made={}):
+    """Chosen on the dashboard with one browser; the IDE and every other browser know."""
+    from codehub import PASSWORD
+
+    server = made.get("server") or made.setdefault("server", start(LIMITS_MAX_RUNNING_PER_USER=0))
+    name = f"sora-{size}"
+    server.api.call("POST", "/users", {"username": name, "password": PASSWORD, "role": "user"})
+    person = (name, PASSWORD)
+    workspace = type(server.api)(server.url, *person).create("mine")
+    page = tab(server, size=size, user=person)
+    page.goto("/")
+    for choice in ("lang-ko", "theme-dark"):
+        page.locator("details.menu summary").click()
+        page.get_by_test_id(choice).click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+    other = tab(server, size=size, user=person)  # knows nothing but who it is
+    other.goto("/")
+    expect(other.locator("html")).to_have_attribute("lang", "ko")
+    expect(other.locator("html")).to_have_attribute("data-theme", "dark")
+    other.goto(f"/w/{workspace}/")
+    expect(other.locator("html")).to_have_attribute("lang", "ko")
+    expect(other.locator("html")).to_have_attribute("data-theme", "dark")
+    assert other.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 29)"
+    if shots:
+        other.screenshot(path=shots / f"ide-account-{size}.png")

@@ -97,7 +97,7 @@ def test_typing_keeps_it_awake(server, tab, workspace):
 def test_another_user_is_refused(server, tab, workspace):
     page = tab(server, user=OTHER)
     assert page.goto(f"/w/{workspace}/").status == 403
-    expect(page.get_by_role("heading", level=1)).to_have_text("This workspace belongs to somebody else")
+    expect(page.get_by_role("heading", level=1)).to_have_text("This workspace belongs to another user")
     assert page.goto(f"/workspaces/{workspace}").status in (403, 404)
     stranger = tab(server, user=None)
     stranger.goto(f"/w/{workspace}/")

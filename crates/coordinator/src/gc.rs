@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codehub_domain::{
-    ArchiveKey, Epoch, VolumeKey,
-    gc::{self, Archived, GcPlan, Item},
+    ArchiveKey, Epoch, Timestamp, VolumeKey,
+    audit::Act,
+    gc::{self, Archived, GcPlan, GcPolicy, Item},
 };
 use codehub_runtime::{
     Among,
@@ -16,7 +17,7 @@ use codehub_runtime::{
 };
 use codehub_store::GcClaim;
 
-use super::{Context, Ended, adopt};
+use super::{Backends, Context, Ended, adopt};
 
 /// Set by the collector when it braked, for doctor and dashboard.
 pub const BRAKE_SETTING: &str = "gc_brake";
@@ -41,9 +42,23 @@ pub async fn run(context: Context, epoch: Epoch) -> Ended {
     }
 }
 
-/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
-pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
-    let backends = &context.backends;
+/// What a cycle would do now.
+#[derive(Debug)]
+pub struct Outlook {
+    pub plan: GcPlan,
+    /// Everything that is stored, and how large it is where that is known.
+    pub listed: BTreeMap<Item, Option<u64>>,
+    /// By whose clock the plan was made.
+    pub now: Timestamp,
+    volume_of: BTreeMap<Item, VolumeKey>,
+    approved: bool,
+}
+
+/// Looks at everything and decides, and does nothing.
+///
+/// # Errors
+/// A listing or a read failed: then nothing can be said.
+pub async fn outlook(backends: &Backends, policy: &GcPolicy) -> anyhow::Result<Outlook> {
     let store = &backends.store;
     let archives = backends.archives.list().await?;
     let volumes = backends.volumes.list(Scope::All).await?;
@@ -62,12 +77,23 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
             (Item::Volume { workspace: key.workspace, generation: key.generation }, key)
         })
         .collect();
-    let archived = archived(context, &archives).await?;
-    let listed: BTreeSet<Item> =
-        archives.iter().map(|archive| Item::Archive(archive.key)).chain(volume_of.keys().copied()).collect();
+    let archived = archived(backends, &archives).await?;
+    let listed: BTreeMap<Item, Option<u64>> = archives
+        .iter()
+        .map(|archive| (Item::Archive(archive.key), Some(archive.size)))
+        .chain(volume_of.keys().map(|item| (*item, None)))
+        .collect();
     let now = store.now().await?;
-    let plan =
-        gc::plan(&listed, &archived, &in_use, &rows, &seen_before, &context.settings.gc, approved, now);
+    let items: BTreeSet<Item> = listed.keys().copied().collect();
+    let plan = gc::plan(&items, &archived, &in_use, &rows, &seen_before, policy, approved, now);
+    Ok(Outlook { plan, listed, now, volume_of, approved })
+}
+
+/// One cycle; `false` when fenced. Any listing or read that fails skips it whole.
+pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
+    let backends = &context.backends;
+    let store = &backends.store;
+    let Outlook { plan, now, volume_of, approved, .. } = outlook(backends, &context.settings.gc).await?;
     if !store.gc_sightings_replace(epoch, &plan.sightings).await? {
         return Ok(false);
     }
@@ -97,14 +123,16 @@ pub async fn cycle(context: &Context, epoch: Epoch) -> anyhow::Result<bool> {
     }
     backends.archives.sweep().await?;
     store.sessions_sweep().await?;
+    if !prune_audit(context, epoch, now).await? {
+        return Ok(false);
+    }
     anyhow::ensure!(failed == 0, "{failed} of {} could not be deleted", plan.delete.len());
     Ok(true)
 }
 
 /// What is known of the archives beyond their keys. Where there is no record, their own word counts: it can only keep
 /// more.
-async fn archived(context: &Context, listed: &[ListedArchive]) -> anyhow::Result<Archived> {
-    let backends = &context.backends;
+async fn archived(backends: &Backends, listed: &[ListedArchive]) -> anyhow::Result<Archived> {
     let mut archived = Archived { parts: backends.store.archive_parts().await?, ..Archived::default() };
     let recorded: BTreeSet<ArchiveKey> = backends.store.archive_keys().await?.into_iter().collect();
     for ListedArchive { key, complete, .. } in listed {
@@ -125,6 +153,23 @@ async fn archived(context: &Context, listed: &[ListedArchive]) -> anyhow::Result
         }
     }
     Ok(archived)
+}
+
+/// How many events go in one transaction: few enough that nobody waits for it.
+const PRUNED_AT_ONCE: u32 = 5000;
+
+/// Removes what the audit trail need not hold any more; `false` when fenced.
+async fn prune_audit(context: &Context, epoch: Epoch, now: Timestamp) -> anyhow::Result<bool> {
+    let keep = context.settings.audit_retention;
+    let Some(before) = now.checked_sub(keep).ok().filter(|_| !keep.is_zero()) else { return Ok(true) };
+    let by = Act::system(&context.replica);
+    loop {
+        match context.backends.store.audit_prune(&by, epoch, before, PRUNED_AT_ONCE).await? {
+            None => return Ok(false),
+            Some(removed) if removed < u64::from(PRUNED_AT_ONCE) => return Ok(true),
+            Some(_) => {}
+        }
+    }
 }
 
 async fn delete(

@@ -68,6 +68,8 @@ pub struct Settings {
     pub ttl: TtlPolicy,
     /// What is an orphan, and when to brake.
     pub gc: GcPolicy,
+    /// How long the audit trail goes back; zero: to the beginning.
+    pub audit_retention: Duration,
     /// Where people reach workspaces, without a trailing slash.
     pub public_base_url: String,
 }

@@ -17,6 +17,9 @@ named_enum! {
 /// The reason of a lease that the "keep awake" button takes; other leases have their holder's own words.
 pub const SNOOZED: &str = "snoozed";
 
+/// How many leases a workspace has at most: a script that forgets to give its own back does not go on for ever.
+pub const MOST_HOLDS: usize = 64;
+
 /// A keep-awake lease: counts as activity until it ends or is given back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {

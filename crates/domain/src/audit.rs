@@ -72,11 +72,13 @@ named_enum! {
         WorkspaceRecovered => "workspace.recovered",
         WorkspaceDeleted => "workspace.deleted",
         WorkspaceOpened => "workspace.opened",
+        ExecStarted => "exec.started",
         ArchiveBrowsed => "archive.browsed",
         ArchiveDownloaded => "archive.downloaded",
         ArchiveAdopted => "archive.adopted",
         ConfigChanged => "config.changed",
         AdminGcApproved => "admin.gc_approved",
+        AuditPruned => "audit.pruned",
     }
 }
 

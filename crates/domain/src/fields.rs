@@ -46,7 +46,7 @@ pub enum Violation {
     #[error("must not contain the character U+0000")]
     Nul,
     /// A TTL that this deployment does not allow.
-    #[error("{seconds} is not allowed; allowed: {bounds}")]
+    #[error("invalid value {seconds}; expected: {bounds}")]
     Ttl {
         /// What was asked for; `u32::MAX` for anything longer.
         seconds: u32,
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(ttl(Some(seconds), bounds).is_ok(), allowed, "{bounds:?} {seconds}");
         }
         let error = ttl(Some(5), bounds(60, 3600)).unwrap_err();
-        assert_eq!(error.to_string(), "5 is not allowed; allowed: 60 to 3600 seconds");
+        assert_eq!(error.to_string(), "invalid value 5; expected: 60 to 3600 seconds");
         assert_eq!(ttl(None, bounds(60, 3600)), Ok(None));
     }
 

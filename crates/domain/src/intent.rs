@@ -25,6 +25,24 @@ pub struct NewWorkspace {
     pub from_archive: Option<ArchiveKey>,
     pub activity_mode: Option<ActivityMode>,
     pub labels: Labels,
+    /// Whoever sends this again means the same workspace.
+    pub once: Option<Once>,
+}
+
+/// How a creation that is sent again is recognised, for a day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// A hash of what the creator calls it; their own.
+    pub key: String,
+    /// A hash of all that was asked for: another creation cannot have the same key.
+    pub request: String,
+}
+
+impl Once {
+    /// Creations before this moment are not recognised any more.
+    pub fn since(now: Timestamp) -> Timestamp {
+        now.checked_sub(jiff::SignedDuration::from_hours(24)).unwrap_or(now)
+    }
 }
 
 /// What an owner may edit; `None` leaves it.
@@ -180,6 +198,7 @@ mod tests {
             standby_ttl_seconds: Some(60),
             archive_ttl_seconds: None,
             from_archive: None,
+            once: None,
             activity_mode: None,
             labels: Labels::default(),
         };

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "usage: ide [--host ADDRESS] [--port PORT] [--home DIRECTORY] [--base-path /PREFIX]
-       ide --socket FILE [--home DIRECTORY] [--base-path /PREFIX]
+       ide --socket FILE [--socket-mode OCTAL] [--home DIRECTORY] [--base-path /PREFIX]
 
 Serves a file tree, an editor and terminals for one home directory.
 Defaults: 127.0.0.1, $PORT or 8080, $HOME, no prefix.
-Whoever can reach the port can use it; a socket only its owner can (mode 0600).
+Whoever can reach the port can use it, unless CODEHUB_SECRET is set: then requests need the header
+X-Codehub-Secret. A socket only its owner can use (mode 0600), or whom --socket-mode allows.
 ";
 
 /// Runs the IDE with these arguments (without the program's name) until a signal ends it.
@@ -74,6 +75,12 @@ fn options(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Optio
             }
             "--port" => options.port = parse_port(&text).context("--port")?,
             "--socket" => options.socket = Some(PathBuf::from(&value)),
+            "--socket-mode" => {
+                options.socket_mode = u32::from_str_radix(&text, 8)
+                    .ok()
+                    .filter(|mode| *mode <= 0o777)
+                    .with_context(|| format!("--socket-mode: “{text}” is not a mode such as 600"))?;
+            }
             "--home" => options.home = PathBuf::from(&value),
             "--base-path" => options.base_path = Some(text.into_owned()),
             _ => bail!("unknown option {name}\n\n{USAGE}"),

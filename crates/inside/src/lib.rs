@@ -1,7 +1,8 @@
-//! The built-in IDE: a file tree, an editor and terminals in a browser tab.
+//! The one program of ours inside a workspace: its first process, with the line to it ([`run`], [`line`]), and the
+//! built-in IDE. Knows nothing of the server.
 //!
-//! One small HTTP server over one home directory. It knows nothing of users or
-//! workspaces; a proxy in front decides who may reach it and under which path.
+//! The IDE is a file tree, an editor and terminals in a browser tab: one small HTTP server over one home directory. It
+//! knows nothing of users or workspaces; a proxy in front decides who may reach it and under which path.
 //!
 //! * [`home`] keeps every path inside the home directory, [`files`] is the file
 //!   interface on top of it, [`watch`] notices changes on disk.
@@ -14,15 +15,19 @@
 //! single byte with it, which is what lets a forgotten workspace fall asleep.
 
 mod assets;
+mod children;
 pub mod cli;
 mod error;
 mod files;
 mod git;
 mod home;
+pub mod line;
 mod listen;
 mod origin;
 mod path;
+mod process_table;
 mod protocol;
+pub mod run;
 mod search;
 mod socket;
 mod terminal;
@@ -31,6 +36,7 @@ mod watch;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -58,8 +64,12 @@ pub struct Options {
     pub host: IpAddr,
     /// The port; 0 picks a free one.
     pub port: u16,
-    /// A Unix socket to listen on instead, for its owner only.
+    /// A Unix socket to listen on instead.
     pub socket: Option<PathBuf>,
+    /// Who may connect to it: its owner only, unless said otherwise.
+    pub socket_mode: u32,
+    /// What every request has to carry (`X-Codehub-Secret`); `None`: whoever gets here may.
+    pub secret: Option<String>,
     /// The only directory the file interface reaches, and where shells start.
     pub home: PathBuf,
     /// A prefix such as `/w/abc` that requests may carry if the proxy does not
@@ -79,6 +89,8 @@ impl Options {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             socket: None,
+            socket_mode: 0o600,
+            secret: None,
             home: home.into(),
             base_path: None,
             name: None,
@@ -86,11 +98,12 @@ impl Options {
         }
     }
 
-    /// Takes name and dashboard from the environment a workspace is given.
+    /// Takes name, dashboard and secret from the environment a workspace is given.
     #[must_use]
     pub fn described_by_env(mut self) -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         self.name = text("CODEHUB_WORKSPACE_NAME");
+        self.secret = text("CODEHUB_SECRET");
         self.dashboard = text("CODEHUB_URL").map(|url| dashboard_of(&url));
         self
     }
@@ -185,6 +198,7 @@ impl Server {
 
 fn router(home: Home, shared: Shared, options: &Options) -> Router {
     let info = options.info();
+    let secret = options.secret.as_deref().map(Arc::<str>::from);
     let files = files::Files::new(home);
     let pages = Router::new()
         .route("/", get(assets::index))
@@ -198,6 +212,7 @@ fn router(home: Home, shared: Shared, options: &Options) -> Router {
         .merge(search::router(files.clone()))
         .merge(git::router(files.home))
         .layer(axum::middleware::from_fn(origin::guard))
+        .layer(axum::middleware::from_fn_with_state(secret, origin::check_secret))
         .layer(axum::middleware::map_response(secure));
     let base_path = options.base_path.as_deref();
     match base_path.map(|base| base.trim_end_matches('/').to_owned()) {

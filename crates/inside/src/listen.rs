@@ -1,4 +1,4 @@
-//! Where the IDE listens: a port, or a Unix socket that only its owner can connect to.
+//! Where the IDE listens: a port, or a Unix socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +35,8 @@ impl Listener {
         let cannot = || format!("cannot listen on {}", path.display());
         let listener = UnixListener::bind(path).with_context(cannot)?;
         let file = SocketFile(path.clone());
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).with_context(cannot)?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(options.socket_mode))
+            .with_context(cannot)?;
         Ok(Self::Socket(listener, file))
     }
 

@@ -6,12 +6,17 @@
 //! page. Programs that send neither header (curl, scripts) are not browsers and
 //! pass: whoever may talk to the port is the proxy's affair.
 
-use axum::extract::Request;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
+
+const SECRET: HeaderName = HeaderName::from_static("x-codehub-secret");
 
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
@@ -25,6 +30,24 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         StatusCode::FORBIDDEN,
         "CROSS_ORIGIN",
         "this request comes from another web site and was refused",
+    )
+    .into_response()
+}
+
+/// Lets through only whoever knows the secret, where there is one.
+pub(crate) async fn check_secret(
+    State(secret): State<Option<Arc<str>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let said = request.headers().get(SECRET).map_or(&b""[..], HeaderValue::as_bytes);
+    if secret.is_none_or(|secret| bool::from(secret.as_bytes().ct_eq(said))) {
+        return next.run(request).await;
+    }
+    ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "SECRET_REQUIRED",
+        "this workspace is reached through CodeHub, which knows its secret",
     )
     .into_response()
 }

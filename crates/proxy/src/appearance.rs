@@ -1,6 +1,7 @@
 //! For whom a page is drawn: the language and theme of the person, read once for the proxy's pages and the
 //! dashboard's alike; and the few things both draw.
 
+use codehub_domain::user::{self, Language};
 use http::{
     HeaderMap,
     header::{ACCEPT_LANGUAGE, COOKIE},
@@ -48,6 +49,23 @@ impl Lang {
     /// What was picked on the dashboard, if anything was.
     pub fn chosen(headers: &HeaderMap) -> Option<Self> {
         cookie(headers, LANG_COOKIE).and_then(Self::from_code)
+    }
+
+    /// The language of an account, if one was chosen there.
+    pub const fn of_account(language: Option<Language>) -> Option<Self> {
+        match language {
+            Some(Language::English) => Some(Self::En),
+            Some(Language::Korean) => Some(Self::Ko),
+            None => None,
+        }
+    }
+
+    /// What an account keeps of it.
+    pub const fn language(self) -> Language {
+        match self {
+            Self::En => Language::English,
+            Self::Ko => Language::Korean,
+        }
     }
 
     /// The language to answer in: the picked one, else what the browser asks for.
@@ -101,6 +119,24 @@ impl Theme {
     /// The theme with this [`code`](Self::code).
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|theme| theme.code() == code)
+    }
+
+    /// The theme of an account, if one was chosen there.
+    pub const fn of_account(theme: Option<user::Theme>) -> Option<Self> {
+        match theme {
+            Some(user::Theme::Light) => Some(Self::Light),
+            Some(user::Theme::Dark) => Some(Self::Dark),
+            None => None,
+        }
+    }
+
+    /// What an account keeps of it; what the system says is kept as nothing.
+    pub const fn kept(self) -> Option<user::Theme> {
+        match self {
+            Self::Auto => None,
+            Self::Light => Some(user::Theme::Light),
+            Self::Dark => Some(user::Theme::Dark),
+        }
     }
 
     /// The theme somebody picked.

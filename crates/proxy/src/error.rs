@@ -30,13 +30,13 @@ pub enum ProxyError {
     RequestBrokeOff,
     #[error("{0} cannot be proxied")]
     Method(http::Method),
-    #[error("sign in first")]
+    #[error("authentication required")]
     SignIn,
     #[error(
         "the request carries several session cookies; open this server's page in the browser, which removes them, and sign in again"
     )]
     TwoSessions,
-    #[error("this workspace belongs to somebody else")]
+    #[error("this workspace belongs to another user")]
     NotYours,
     #[error("the page that opened this connection is not part of CodeHub")]
     ForeignOrigin,

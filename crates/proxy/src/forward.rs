@@ -150,6 +150,10 @@ async fn connect(proxy: &Proxy, entry: &Entry, hint: Upstream) -> Result<(Upstre
         Err(error) if error.retry() == Retry::Unsent => {
             entry.forget_upstream();
             let upstream = proxy.routes.upstream(entry).await?;
+            if upstream.secret != hint.secret {
+                // The head was written for another instance.
+                return Err(ProxyError::NoUpstream);
+            }
             let lease = proxy.pool.connect(&upstream).await?;
             Ok((upstream, lease))
         }

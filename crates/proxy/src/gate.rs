@@ -12,6 +12,8 @@ use codehub_domain::{
 use codehub_upstream::Upstream;
 use tokio::sync::broadcast;
 
+use crate::appearance::{Lang, Theme};
+
 /// What a request brought to prove who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential<'a> {
@@ -138,6 +140,8 @@ pub trait Gate: Send + Sync + 'static {
     async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError>;
     /// Keeps it awake for a while whatever happens in it. `Err` in the inner result says why not.
     async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError>;
+    /// The language and theme of this person's account, as far as they were chosen.
+    async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
     /// Somebody who may has opened the workspace, with these headers and from this address. Returns at once.

@@ -14,7 +14,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use codehub_domain::WorkspaceId;
-use codehub_upstream::Upstream;
+use codehub_upstream::{Secret, Upstream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -353,18 +353,21 @@ impl Proxy {
                 (context.host.as_ref().map(HeaderValue::as_bytes), entry.base.prefix.as_bytes());
             let named = Named::of(policy::lines(headers));
             let joined = context.joined_cookies(headers);
+            let secret = upstream.secret.as_ref();
             let head = RequestHead {
                 method: request.method().as_str(),
                 target: target.as_bytes(),
                 host,
                 policy: RequestPolicy {
                     named: &named,
-                    our_authorization: identified.our_authorization,
+                    our_authorization: identified.our_authorization
+                        || secret.is_some_and(Secret::is_authorization),
                     cookies: joined.as_deref().map_or(Cookies::Searched, Cookies::Replaced),
                     plain_websockets: upgrade.is_some() && view.ide.plain_websockets,
                 },
                 forwarded: Forwarded::new(claims, &chain, context.peer.tls, host, prefix),
                 request_id: context.request_id.as_bytes(),
+                secret: secret.map(Secret::line),
                 upgrade: upgrade.as_ref().map(HeaderValue::as_bytes),
                 trailers: policy::takes_trailers(headers),
                 expects,

@@ -240,8 +240,9 @@ impl Routes {
             latest.view.clone_from(&view);
             changed
         });
-        if changed {
-            // It may have been stopped and started elsewhere, and somebody else may listen there now.
+        if changed || entry.upstream_hint().is_some_and(|upstream| upstream.address.port().is_some()) {
+            // It may have been stopped and started elsewhere, and somebody else may listen there now. A port may be
+            // anybody's once its program is gone, whether the row tells of that or not; a socket is nobody else's.
             entry.forget_upstream();
         }
         if entry.news.load(Ordering::Acquire) == news {

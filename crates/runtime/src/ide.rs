@@ -5,7 +5,8 @@
 //! starts with. Adding an IDE is adding a row.
 //!
 //! Whoever can reach an IDE can use it, so one that can listen on a Unix socket does, in a directory
-//! that is CodeHub's alone; a port of the loopback address is open to everybody on the machine.
+//! that is CodeHub's alone; a port of the loopback address is open to everybody on the machine. Where others
+//! reach its port, and it can ask for a secret, it does ([`Guard`]).
 //!
 //! Templates know the placeholders of [`PLACEHOLDERS`]; anything else in braces that looks like one
 //! is refused, since a misspelt `{prot}` would otherwise fail far from here. Nothing goes through a
@@ -18,6 +19,7 @@ use std::{
 };
 
 use super::IdeChoice;
+use codehub_upstream::Secret;
 
 /// What a template may mention, and what it means to people.
 pub const PLACEHOLDERS: &[&str] = &["{port}", "{socket}", "{home}", "{id}", "{base_path}"];
@@ -31,12 +33,34 @@ pub struct DefaultFile {
     pub text: &'static str,
 }
 
+/// How a program asks for a secret of its instance, for where others than the proxy get to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guard {
+    /// Instead of the arguments for where only the proxy gets to it.
+    args: &'static [&'static str],
+    /// The variable in which it finds the secret.
+    pub env: &'static str,
+    /// The header in which a request shows it, and what stands before it there.
+    header: (&'static str, &'static str),
+}
+
+impl Guard {
+    /// What a request has to carry.
+    pub fn header(&self, secret: &str) -> Secret {
+        let (name, before) = self.header;
+        Secret::header(name, &format!("{before}{secret}"))
+    }
+}
+
 struct Row {
     name: &'static str,
     /// How it is found on the `PATH`; `None`: it is CodeHub itself.
     executable: Option<&'static str>,
     /// After the program.
     args: &'static [&'static str],
+    /// After `args`, where only the proxy gets to it, which has checked who is there.
+    open: &'static [&'static str],
+    guard: Guard,
     /// Where it listens, after `args`: on a port, or on a socket.
     on_port: &'static [&'static str],
     on_socket: &'static [&'static str],
@@ -53,6 +77,8 @@ const BUILTIN: Row = Row {
     name: "builtin",
     executable: None,
     args: &["ide", "--home", "{home}"],
+    open: &[],
+    guard: Guard { args: &[], env: "CODEHUB_SECRET", header: ("x-codehub-secret", "") },
     on_port: &["--port", "{port}"],
     on_socket: &["--socket", SOCKET],
     health_path: "/healthz",
@@ -65,15 +91,14 @@ const BUILTIN: Row = Row {
 const CODE_SERVER: Row = Row {
     name: "code-server",
     executable: Some("code-server"),
-    args: &[
-        // CodeHub's proxy has checked who is there.
-        "--auth",
-        "none",
-        "--disable-telemetry",
-        "--disable-update-check",
-        "--disable-workspace-trust",
-        "{home}",
-    ],
+    args: &["--disable-telemetry", "--disable-update-check", "--disable-workspace-trust", "{home}"],
+    open: &["--auth", "none"],
+    // It takes the cookie of a session for good that is the hash itself.
+    guard: Guard {
+        args: &["--auth", "password"],
+        env: "HASHED_PASSWORD",
+        header: ("cookie", "code-server-session="),
+    },
     on_port: &["--bind-addr", "127.0.0.1:{port}"],
     on_socket: &["--socket", SOCKET, "--socket-mode", "600"],
     health_path: "/healthz",
@@ -107,13 +132,13 @@ const JUPYTERLAB: Row = Row {
         "--ServerApp.base_url={base_path}",
         "--ServerApp.root_dir={home}",
         "--ServerApp.allow_remote_access=True",
-        // CodeHub's proxy has checked who is there.
-        "--IdentityProvider.token=",
         "--PasswordIdentityProvider.hashed_password=",
         // Its page, when the workspace sleeps under it, asks whether to start it again: that leads to the
         // workspace's page on the dashboard, in another tab, so that what was typed stays in this one.
         "--ServerApp.tornado_settings={'hub_prefix': '/', 'hub_host': '/workspaces/{id}?from=', 'user': ''}",
     ],
+    open: &["--IdentityProvider.token="],
+    guard: Guard { args: &[], env: "JUPYTER_TOKEN", header: ("authorization", "token ") },
     // Another port than the one that is recorded would never be found.
     on_port: &["--ip=127.0.0.1", "--port={port}", "--ServerApp.port_retries=0"],
     on_socket: &["--ServerApp.sock={socket}", "--ServerApp.sock_mode=0600"],
@@ -149,6 +174,8 @@ pub struct Fill<'a> {
     pub port: u16,
     /// `None`: it listens on the port.
     pub socket: Option<&'a str>,
+    /// Others than the proxy get to it: it has to ask for its secret, where it can.
+    pub guarded: bool,
     pub home: &'a str,
     pub id: &'a str,
     pub base_path: &'a str,
@@ -189,7 +216,11 @@ pub struct ResolvedIde {
     pub strip_prefix: bool,
     pub files: &'static [DefaultFile],
     pub env: &'static [(&'static str, &'static str)],
+    /// How it asks for a secret; `None` where it cannot.
+    pub guard: Option<Guard>,
     words: Vec<String>,
+    /// More words, where it asks for none.
+    open: &'static [&'static str],
     /// More words, for where it listens; `None` where it cannot.
     on_port: Option<Vec<String>>,
     on_socket: Option<Vec<String>>,
@@ -200,7 +231,12 @@ impl ResolvedIde {
     /// The program and its arguments.
     pub fn command_line(&self, fill: &Fill<'_>) -> Vec<String> {
         let listen = if fill.socket.is_some() { &self.on_socket } else { &self.on_port };
-        self.words.iter().chain(listen.iter().flatten()).map(|word| fill.fill(word)).collect()
+        let asks = match &self.guard {
+            Some(guard) if fill.guarded => guard.args,
+            _ => self.open,
+        };
+        let words = self.words.iter().map(String::as_str).chain(asks.iter().copied());
+        words.chain(listen.iter().flatten().map(String::as_str)).map(|word| fill.fill(word)).collect()
     }
 
     pub fn can_use_port(&self) -> bool {
@@ -270,21 +306,18 @@ pub fn resolve_in_container(
             check_placeholders("IDE_COMMAND", word)?;
         }
         check_placeholders("IDE_HEALTH_PATH", health_path)?;
-        if command.iter().any(|word| word.contains(SOCKET)) {
-            return Err(
-                "IDE_COMMAND: {socket} is for RUNTIME=process; in a container the program listens on \
-                        {port}"
-                    .to_owned(),
-            );
-        }
+        // A program that is told of a socket listens there, and an image that is told nothing on its port.
+        let socket = command.iter().any(|word| word.contains(SOCKET));
         return Ok(ResolvedIde {
             name: "image".to_owned(),
             strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
             files: &[],
             env: &[],
+            guard: None,
             words: command.to_vec(),
-            on_port: Some(Vec::new()),
-            on_socket: None,
+            open: &[],
+            on_port: (!socket).then(Vec::new),
+            on_socket: socket.then(Vec::new),
             health_path: health_path.to_owned(),
         });
     };
@@ -294,14 +327,21 @@ pub fn resolve_in_container(
     if row.executable.is_none() {
         on_port.extend(["--host".to_owned(), "0.0.0.0".to_owned()]);
     }
+    // Its user in there is not CodeHub's out here: who gets to the socket is decided by the directory around it.
+    let mut on_socket: Vec<String> = row.on_socket.iter().map(|word| word.replace("600", "666")).collect();
+    if row.executable.is_none() {
+        on_socket.extend(["--socket-mode".to_owned(), "666".to_owned()]);
+    }
     Ok(ResolvedIde {
         name: row.name.to_owned(),
         strip_prefix: row.strip_prefix,
         files: row.files,
         env: row.env,
+        guard: Some(row.guard),
         words: std::iter::once(program).chain(row.args.iter().copied()).map(str::to_owned).collect(),
+        open: row.open,
         on_port: Some(on_port),
-        on_socket: None,
+        on_socket: Some(on_socket),
         health_path: row.health_path.to_owned(),
     })
 }
@@ -323,7 +363,9 @@ fn from_row(row: &Row, exe: &Path, path: &OsStr) -> Result<ResolvedIde, String> 
         strip_prefix: row.strip_prefix,
         files: row.files,
         env: row.env,
+        guard: Some(row.guard),
         words: [vec![program.to_owned()], owned(row.args)].concat(),
+        open: row.open,
         on_port: Some(owned(row.on_port)),
         on_socket: Some(owned(row.on_socket)),
         health_path: row.health_path.to_owned(),
@@ -360,7 +402,9 @@ fn from_command(command: &[String], health_path: &str, path: &OsStr) -> Result<R
         strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
         files: &[],
         env: &[],
+        guard: None,
         words: command.to_vec(),
+        open: &[],
         on_port: (!socket).then(Vec::new),
         on_socket: socket.then(Vec::new),
         health_path: health_path.to_owned(),
@@ -405,7 +449,7 @@ mod tests {
     use super::*;
 
     const FILL: Fill<'_> =
-        Fill { port: 4711, socket: None, home: "/h o/{id}", id: "i-d", base_path: "/w/i-d/" };
+        Fill { port: 4711, socket: None, guarded: false, home: "/h o/{id}", id: "i-d", base_path: "/w/i-d/" };
     const ON_SOCKET: Fill<'_> = Fill { socket: Some("/run/s"), ..FILL };
 
     fn words(command: &[&str]) -> Vec<String> {
@@ -497,8 +541,38 @@ mod tests {
         let ide = command(&words(&["web", "unix:{socket}"]), "/ok").unwrap();
         assert_eq!(ide.command_line(&ON_SOCKET), ["web", "unix:/run/s"]);
         assert!(ide.can_use_socket() && !ide.can_use_port());
-        let error = resolve_in_container(IdeChoice::Command, &words(&["web", "{socket}"]), "/", "image");
-        assert!(error.unwrap_err().contains("RUNTIME=process"));
+        let ide =
+            resolve_in_container(IdeChoice::Command, &words(&["web", "{socket}"]), "/", "image").unwrap();
+        assert!(ide.can_use_socket() && !ide.can_use_port());
+        let ide = resolve_in_container(IdeChoice::Auto, &[], "/", "some/image").unwrap();
+        assert!(!ide.can_use_socket() && ide.guard.is_none(), "nobody knows what it can");
+    }
+
+    #[test]
+    fn in_a_container_a_socket_is_for_another_user_and_a_port_asks_for_a_secret() {
+        for (choice, socket, guarded, open) in [
+            (IdeChoice::Builtin, "--socket /run/s --socket-mode 666", "", ""),
+            (IdeChoice::CodeServer, "--socket /run/s --socket-mode 666", "--auth password", "--auth none"),
+            (
+                IdeChoice::JupyterLab,
+                "--ServerApp.sock=/run/s --ServerApp.sock_mode=0666",
+                "",
+                "--IdentityProvider.token=",
+            ),
+        ] {
+            let ide = resolve_in_container(choice, &[], "/", "image").unwrap();
+            let line = |fill: &Fill<'_>| ide.command_line(fill).join(" ");
+            assert!(line(&ON_SOCKET).ends_with(socket), "{}", line(&ON_SOCKET));
+            assert!(line(&ON_SOCKET).contains(open));
+            let guarded_line = line(&Fill { guarded: true, ..FILL });
+            assert!(guarded_line.contains(guarded), "{guarded_line}");
+            assert!(open.is_empty() || !guarded_line.contains(open), "{guarded_line}");
+            assert!(
+                guarded_line.contains("0.0.0.0") && !guarded_line.contains("127.0.0.1"),
+                "{guarded_line}"
+            );
+            assert!(ide.guard.unwrap().header("s3cret").line().ends_with("s3cret"));
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod metric;
 pub mod process;
 pub mod volumes;
 
-use std::{pin::Pin, time::Duration};
+use std::{net::SocketAddr, pin::Pin, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -35,9 +35,12 @@ use codehub_domain::{
     observed::{EndedBy, Instance, InstanceState, Waiting},
 };
 use futures::Stream;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{mpsc, watch},
+};
 
-pub use codehub_upstream::{Address, Connection, InstanceTag, Upstream};
+pub use codehub_upstream::{Address, Connection, InstanceTag, Secret, Upstream};
 pub use fence::{Fence, Fenced};
 
 use codehub_archive::Progress;
@@ -147,6 +150,31 @@ impl From<RuntimeError> for Failure {
 /// A stream of log bytes, oldest first.
 pub type LogStream = Pin<Box<dyn Stream<Item = std::io::Result<Bytes>> + Send>>;
 
+/// Bytes both ways.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
+
+/// A line to the program inside an instance, or why there is none.
+pub enum LineTo {
+    /// Here it is.
+    Open(Box<dyn ByteStream>),
+    /// It runs without the program inside, for this reason.
+    Nobody(&'static str),
+    /// It does not run.
+    NotRunning,
+}
+
+impl std::fmt::Debug for LineTo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Open(_) => "Open",
+            Self::Nobody(_) => "Nobody",
+            Self::NotRunning => "NotRunning",
+        })
+    }
+}
+
 /// Which part of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogQuery {
@@ -159,7 +187,7 @@ pub struct LogQuery {
 /// Something that keeps instances apart from each other and everything else, and that can fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Safeguard {
-    /// `engine`, `firewall`; `sandbox`, `network`, `limits`.
+    /// `engine`, `reach`, `firewall`; `sandbox`, `network`, `limits`.
     pub name: &'static str,
     /// Whether it works.
     pub state: SafeguardState,
@@ -275,9 +303,24 @@ pub trait Instances: Send + Sync + 'static {
     fn isolates_users(&self) -> bool {
         true
     }
+    /// Whether a connection to this server from this loopback address of its machine comes from an instance, or cannot
+    /// be told from one that does.
+    async fn comes_from_instance(&self, peer: SocketAddr) -> bool {
+        let _ = peer;
+        false
+    }
     /// What keeps instances apart, as it is now. Changes nothing; empty where nothing can be told.
     async fn safeguards(&self) -> Vec<Safeguard> {
         Vec::new()
+    }
+    /// A line to the program inside it: bytes both ways, on which HTTP/2 runs (`codehub_inside::line`). As many at once as
+    /// are asked for; each ends with the instance. Who answers is whatever the workspace put there: nothing it says may
+    /// be believed.
+    async fn line(&self, id: WorkspaceId) -> Result<LineTo> {
+        Ok(match self.status(id).await? {
+            Some(Instance { state: InstanceState::Ended { .. }, .. }) | None => LineTo::NotRunning,
+            Some(_) => LineTo::Nobody("workspaces in containers cannot be worked in by the API yet"),
+        })
     }
     /// What it printed; also after it ended.
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream>;

@@ -7,7 +7,7 @@ use codehub_store::{Store, bus::Bus};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, passwords::Passwords};
+use crate::{config::Config, lines::Lines, passwords::Passwords};
 use codehub_coordinator::{Backends, health::Health};
 use codehub_proxy::{activity::Activity, idle::Rules};
 
@@ -16,6 +16,8 @@ pub struct App {
     pub config: Config,
     pub backends: Backends,
     pub activity: Activity,
+    /// To the programs inside workspaces.
+    pub lines: Lines,
     /// What the IDE's tabs do by themselves; an operator's additions are read by `serve`.
     pub idle: Arc<Rules>,
     pub passwords: Passwords,
@@ -35,6 +37,7 @@ impl App {
     pub fn new(config: Config, backends: Backends) -> Self {
         Self {
             activity: Activity::new(config.activity.mode),
+            lines: Lines::default(),
             // Ours are tested to be readable.
             idle: Arc::new(Rules::load(backends.instances.ide(), None).unwrap_or_default()),
             config,

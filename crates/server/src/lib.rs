@@ -13,6 +13,7 @@ pub mod backends;
 mod bodies;
 pub mod cli;
 pub mod config;
+pub mod lines;
 pub mod passwords;
 pub mod proxy_gate;
 pub mod serve;

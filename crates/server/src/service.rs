@@ -7,7 +7,7 @@ mod home;
 
 use codehub_domain::{
     Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,
-    activity::{Hold, SNOOZED},
+    activity::{Hold, MOST_HOLDS, SNOOZED},
     audit::{AuditAction, AuditObject},
     desired::Refusal,
     event::Reason,
@@ -32,12 +32,14 @@ pub enum Denied {
     NotFound,
     #[error("{0}")]
     Forbidden(&'static str),
-    #[error("{0} is under way: wait until it has ended")]
+    #[error("{0} is in progress: wait until it finishes")]
     Busy(Operation),
-    #[error("the workspace is not meant to run: start it first")]
+    #[error("the workspace is not running: start it first")]
     NotRunning,
     #[error("the workspace is in ERROR: recover it first")]
     NeedsRecovery,
+    #[error("the workspace has {MOST_HOLDS} keep-awake leases already: give some of them back first")]
+    TooManyHolds,
     #[error("{}", recovery_text(.0))]
     Recovery(RecoveryRefusal),
     #[error("{}", limit_text(.0))]
@@ -55,10 +57,10 @@ fn recovery_text(refusal: &RecoveryRefusal) -> &'static str {
     match refusal {
         RecoveryRefusal::NotInError => "the workspace is not in ERROR: there is nothing to recover from",
         RecoveryRefusal::HomeIsLost => {
-            "the home is lost: choose an archive with restore_from, or start with an empty home by accept_data_loss"
+            "the home directory is missing: choose an archive with restore_from, or start with an empty home directory by accept_data_loss"
         }
         RecoveryRefusal::WouldDropHome => {
-            "the home is still on its volume and going back to an archive would drop it: recover without restore_from, or add accept_data_loss"
+            "the home directory is still on its volume and restoring an archive would discard it: recover without restore_from, or add accept_data_loss"
         }
         RecoveryRefusal::BeingDeleted => {
             "that copy of the home is being deleted: choose another archive with restore_from"
@@ -70,10 +72,10 @@ fn limit_text(hit: &LimitHit) -> String {
     use codehub_domain::limits::LimitScope;
     match hit.scope {
         LimitScope::User { limit } => {
-            format!("you may have {limit} running at once: stop another workspace first")
+            format!("you can run {limit} at once: stop another workspace first")
         }
         LimitScope::Global { limit } => {
-            format!("all {limit} places of this server are taken: try again later")
+            format!("this server's limit of {limit} running workspaces is reached: try again later")
         }
     }
 }
@@ -128,7 +130,7 @@ pub fn permit(user: &User, workspace: &Workspace, access: Access) -> Result<(), 
     }
     match access {
         Access::Manage if user.is_admin() => Ok(()),
-        Access::Manage => Err(Denied::Forbidden("this workspace belongs to somebody else")),
+        Access::Manage => Err(Denied::Forbidden("this workspace belongs to another user")),
         Access::Own => Err(Denied::Forbidden("only the owner may do this")),
     }
 }
@@ -143,7 +145,11 @@ pub async fn create(app: &App, by: &Identity, new: NewWorkspace) -> Result<Works
         archives::source(app, &by.user, key).await?;
     }
     match app.store().workspace_create(&by.act, new, app.config.limits, by.actor()).await? {
-        Created::Created(workspace) => Ok(*workspace),
+        Created::Created(workspace) | Created::Already(workspace) => Ok(*workspace),
+        Created::KeyTaken => {
+            let why = "was sent before with another request: choose another key".into();
+            Err(Denied::Invalid { field: "Idempotency-Key", why })
+        }
         Created::LimitReached(hit) => Err(Denied::Limit(hit)),
         Created::ArchiveGone => Err(archives::gone("from_archive")),
     }
@@ -254,6 +260,9 @@ pub async fn hold(
     if workspace.desired != Desired::Running {
         return Err(Denied::NotRunning);
     }
+    if app.store().workspace_holds(id).await?.len() >= MOST_HOLDS {
+        return Err(Denied::TooManyHolds);
+    }
     let new = NewHold { id: HoldId::from_uuid(Uuid::now_v7()), by: user.id, seconds, reason: reason.into() };
     let (_, hold) = app.store().workspace_hold(id, new).await?.ok_or(Denied::NotFound)?;
     Ok(hold)
@@ -299,7 +308,7 @@ pub async fn recover(
         Recovered::Recovered(workspace) => Ok(*workspace),
         Recovered::NotFound => Err(Denied::NotFound),
         Recovered::Refused(RecoveryRefusal::HomeIsLost) if home.is_unknown() => Err(Denied::Unreachable(
-            "the home was lost, and nobody can look now whether it is back: try again".into(),
+            "the home directory was missing, and its storage is not responding now: try again".into(),
         )),
         Recovered::Refused(refusal) => Err(Denied::Recovery(refusal)),
         Recovered::LimitReached(hit) => Err(Denied::Limit(hit)),

@@ -169,3 +169,9 @@ fn differing<const N: usize, T: AsRef<str>>(
     }
     (was.join(", "), is.join(", "))
 }
+
+/// That events before that time are gone, and how many.
+pub(crate) fn pruned(before: Timestamp, removed: u64) -> AuditEntry {
+    AuditEntry::ok(AuditAction::AuditPruned, AuditObject::config())
+        .changing("", &format!("{removed} events before {before}"))
+}

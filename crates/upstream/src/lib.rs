@@ -41,6 +41,33 @@ impl InstanceTag {
     }
 }
 
+/// The header by which a program knows the proxy, where whoever reaches its address could be anybody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// A header of this name.
+    pub fn header(name: &str, value: &str) -> Self {
+        Self(format!("{}: {value}", name.to_ascii_lowercase()).into())
+    }
+
+    /// `name: value`, without a line end.
+    pub fn line(&self) -> &str {
+        &self.0
+    }
+
+    /// A client's own header of that name would stand in its way.
+    pub fn is_authorization(&self) -> bool {
+        self.0.starts_with("authorization:")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
 /// A running web program: where it listens, which instance that is, and how it wants to be spoken to. Cheap to
 /// clone: the proxy does for every request.
 ///
@@ -57,6 +84,8 @@ pub struct Upstream {
     pub ide: Arc<str>,
     /// Whether it wants to see `/w/{id}` in front of its paths.
     pub keeps_prefix: bool,
+    /// What every request has to carry; `None` where nobody but us gets to the address.
+    pub secret: Option<Secret>,
 }
 
 impl PartialEq for Upstream {
@@ -79,7 +108,7 @@ impl Upstream {
     pub fn at(address: impl Into<Address>) -> Self {
         let address = address.into();
         let instance = InstanceTag::of(&address);
-        Self { address, instance, ide: Arc::from(""), keeps_prefix: false }
+        Self { address, instance, ide: Arc::from(""), keeps_prefix: false, secret: None }
     }
 
     /// Connects to its address.

@@ -85,3 +85,23 @@ async fn a_workspace_may_count_connections() {
     let edited = app.patch(&ann, &path, json!({ "activity_mode": null })).await.is(200);
     assert_eq!(edited["activity_mode"], json!(null));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_are_not_without_end() {
+    let app = TestApp::start().await;
+    let ann = app.ann().await;
+    let id = app.workspace(&ann, "held", "RUNNING").await;
+    let path = format!("/workspaces/{id}/keepalive");
+    let mut first = None;
+    for _ in 0..64 {
+        let lease = app.post(&ann, &path, json!({ "seconds": 600 })).await.is(201);
+        first.get_or_insert(lease);
+    }
+    for (path, body) in [(&path, json!({ "seconds": 600 })), (&format!("/workspaces/{id}/snooze"), json!({}))]
+    {
+        let message = app.post(&ann, path, body).await.error(429, "LIMIT_EXCEEDED");
+        assert!(message.contains("give some of them back"), "{message}");
+    }
+    app.delete(&ann, &format!("{path}/{}", first.unwrap()["id"].as_str().unwrap())).await.is(204);
+    app.post(&ann, &path, json!({ "seconds": 600 })).await.is(201);
+}

@@ -48,19 +48,28 @@ POST   /api/v1/workspaces/{id}/archive                      -YYFY
 GET    /api/v1/workspaces/{id}/archives                     -YYFY
 GET    /api/v1/workspaces/{id}/archives/{archive}/file      -HHFF
 GET    /api/v1/workspaces/{id}/archives/{archive}/files     -HHFF
+GET    /api/v1/workspaces/{id}/exec                         -YYFF
+POST   /api/v1/workspaces/{id}/exec                         -YYFF
+GET    /api/v1/workspaces/{id}/files                        -YYFF
+PUT    /api/v1/workspaces/{id}/files                        -YYFF
 GET    /api/v1/workspaces/{id}/history                      -YYFY
 DELETE /api/v1/workspaces/{id}/keepalive                    -YYFY
 GET    /api/v1/workspaces/{id}/keepalive                    -YYFY
 POST   /api/v1/workspaces/{id}/keepalive                    -YYFF
 DELETE /api/v1/workspaces/{id}/keepalive/{hold}             -HHFH
 GET    /api/v1/workspaces/{id}/logs                         -YYFY
+GET    /api/v1/workspaces/{id}/ports                        -YYFF
 POST   /api/v1/workspaces/{id}/recover                      -YYFY
 POST   /api/v1/workspaces/{id}/snooze                       -YYFF
 POST   /api/v1/workspaces/{id}/start                        -YYFF
 POST   /api/v1/workspaces/{id}/stop                         -YYFY
+GET    /api/v1/workspaces/{id}/tcp/{port}                   -YYFF
+GET    /api/v1/workspaces/{id}/usage                        -YYFF
 GET    /assets/{version}/{name}                             YYYYY
 GET    /favicon.ico                                         YYYYY
+GET    /flash                                               -YYYY
 GET    /healthz                                             YYYYY
+GET    /help                                                YYYYY
 GET    /login                                               YYYYY
 POST   /login                                               YYYYY
 POST   /logout                                              YYYYY
@@ -70,6 +79,7 @@ GET    /readyz                                              YYYYY
 GET    /setup                                               YYYYY
 POST   /setup                                               YYYYY
 GET    /system                                              -FFFY
+GET    /system/cleanup                                      -FFFY
 GET    /tokens                                              -YYYY
 POST   /tokens                                              -YFYY
 GET    /tokens/{id}/delete                                  -YYHH
@@ -86,6 +96,7 @@ GET    /users/{id}/tokens/{token}/delete                    -FFFY
 POST   /users/{id}/tokens/{token}/delete                    -FFFY
 GET    /workspaces                                          YYYYY
 POST   /workspaces                                          -YYYY
+POST   /workspaces/bulk                                     -YYYY
 GET    /workspaces/new                                      -YYYY
 GET    /workspaces/{id}                                     -YYFY
 POST   /workspaces/{id}/archive                             -YYFY
@@ -97,6 +108,7 @@ GET    /workspaces/{id}/delete                              -YYFY
 POST   /workspaces/{id}/delete                              -YYFY
 GET    /workspaces/{id}/edit                                -YYFF
 POST   /workspaces/{id}/edit                                -YYFF
+GET    /workspaces/{id}/history                             -YYFY
 GET    /workspaces/{id}/live                                -YYFY
 GET    /workspaces/{id}/logs                                -YYFY
 POST   /workspaces/{id}/recover                             -YYFY
@@ -185,6 +197,7 @@ async fn cell(app: &TestApp, caller: usize, method: &Method, route: &str) -> cha
         .replace("{token}", &tokens_of_victim[0].id.to_string())
         .replace("{archive}", &archive)
         .replace("{hold}", &Uuid::now_v7().to_string())
+        .replace("{port}", "3000")
         .replace("{version}", "x")
         .replace("{name}", "app.css");
     let client = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();

@@ -53,7 +53,7 @@ async fn what_cannot_be_created_is_named() {
         (json!({ "name": "x".repeat(256) }), "name", "255"),
         (json!({ "name": "a\u{7}b" }), "name", "control"),
         (json!({ "name": 5 }), "name", "expected a string"),
-        (json!({ "name": "x", "nmae": "y" }), "nmae", "no such field"),
+        (json!({ "name": "x", "nmae": "y" }), "nmae", "unknown field"),
         (json!({ "name": "x", "description": "d".repeat(501) }), "description", "500"),
         (json!({ "name": "x", "memo": "m".repeat(65 * 1024) }), "memo", "64 KiB"),
         (json!({ "name": "x", "desired_state": "PENDING" }), "desired_state", "RUNNING, STANDBY or ARCHIVED"),

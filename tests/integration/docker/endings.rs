@@ -20,7 +20,7 @@ impl Docked {
     }
 
     fn container(&self, id: &str) -> String {
-        self.engine.run(&["inspect", "-f", "{{.Id}}", &format!("codehub-ws-{id}")]).1
+        self.engine.run(&["inspect", "-f", "{{.Id}}", &self.name(id)]).1
     }
 
     /// Waits until another container than that one runs and answers.
@@ -29,8 +29,7 @@ impl Docked {
         loop {
             let now = self.server.workspace(id).await;
             assert_ne!(now["phase"], "ERROR", "{now:#}");
-            let (runs, container) =
-                self.engine.run(&["inspect", "-f", "{{.Id}}", &format!("codehub-ws-{id}")]);
+            let (runs, container) = self.engine.run(&["inspect", "-f", "{{.Id}}", &self.name(id)]);
             if runs && container != before && now["phase"] == "RUNNING" && now["operation"] == "NONE" {
                 return;
             }

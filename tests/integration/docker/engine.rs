@@ -3,12 +3,17 @@
 use std::{
     path::Path,
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use codehub_testing::{let_time_pass, poll_every};
+use codehub_testing::{eventually, let_time_pass, poll_every};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 
 use super::{Docked, TestBucket, TestEngine, script, setup};
 
@@ -151,7 +156,7 @@ async fn killed_and_started_again_at_every_step() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_is_proxied_while_the_engine_is_away() {
     let Some(own) = OwnEngine::start() else { return };
-    let docked = Docked::start(setup(&own.engine).env("RUNTIME_REACH", "address"), own.handle()).await;
+    let docked = Docked::start(setup(&own.engine), own.handle()).await;
     let id = docked.create("away").await;
     assert_eq!(docked.page(&id).await, 200);
     own.engine.kill();
@@ -161,6 +166,49 @@ async fn what_runs_is_proxied_while_the_engine_is_away() {
         let_time_pass(Duration::from_millis(250)).await;
     }
     assert_eq!(docked.phase(&id).await, "RUNNING", "not seen is not gone");
+    own.engine.start_again();
+    docked.server.until_phase(&id, "RUNNING").await;
+}
+
+/// The engine dies, and its port forwarder with it; somebody else binds the port that is free now.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_led_to_whoever_has_bound_the_port_of_a_container_that_may_be_gone() {
+    let Some(own) = OwnEngine::start() else { return };
+    let docked = Docked::start(setup(&own.engine).env("RUNTIME_REACH", "port"), own.handle()).await;
+    let id = docked.create("taken").await;
+    assert_eq!(docked.page(&id).await, 200);
+    let port = own.engine.docker(&["port", &docked.name(&id), "8080/tcp"]);
+    let port: std::net::SocketAddr = port.parse().unwrap();
+    own.engine.kill();
+    // The forwarder is a process of its own, and may outlive the engine: it is whose port it was, too.
+    let line = format!("-host-port {} ", port.port());
+    let mut taken = None;
+    eventually("the port is free", async || {
+        let found = Command::new("pgrep").args(["-f", "--", &line]).output().unwrap();
+        for pid in String::from_utf8_lossy(&found.stdout).split_whitespace() {
+            let _ = Command::new("kill").args(["-9", pid]).status();
+        }
+        taken = tokio::net::TcpListener::bind(port).await.ok();
+        taken.is_some()
+    })
+    .await;
+    let listener = taken.unwrap();
+    let visitors = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&visitors);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let _ = client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    });
+    // What is believed without asking is believed for two seconds.
+    let_time_pass(Duration::from_secs(3)).await;
+    let before = visitors.load(Ordering::Relaxed);
+    for _ in 0..20 {
+        assert_ne!(docked.page(&id).await, 200);
+        let_time_pass(Duration::from_millis(250)).await;
+    }
+    assert_eq!(visitors.load(Ordering::Relaxed), before, "nobody was led there");
     own.engine.start_again();
     docked.server.until_phase(&id, "RUNNING").await;
 }

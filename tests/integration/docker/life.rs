@@ -8,6 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Docked, TestBucket, TestEngine, setup};
+use crate::support::web_program;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_creation_to_deletion_on_docker_and_s3() {
@@ -47,6 +48,44 @@ async fn from_creation_to_deletion_on_docker_and_s3() {
     let (status, _) = server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await;
     assert_eq!(status, StatusCode::NO_CONTENT);
     docked.until_gone(&id, "deleted").await;
+}
+
+/// The operator has changed their mind about containers: the home is the local processes' user's, in their sandbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_of_a_container_is_restored_for_a_process_in_its_sandbox() {
+    let Some(engine) = TestEngine::of_this_run() else { return };
+    let mut docked = Docked::start(setup(&engine), engine).await;
+    let id = docked.create("moved").await;
+    let (done, said) =
+        docked.inside(&id, "echo hello > note && mkdir deep && echo x > deep/file && busybox chmod 700 deep");
+    assert!(done, "{said}");
+    docked.server.go(&id, "stop").await;
+    docked.server.go(&id, "archive").await;
+    docked.server.kill();
+    for (name, value) in [
+        ("RUNTIME", "process"),
+        ("IDE", "command"),
+        ("IDE_COMMAND", web_program().as_str()),
+        ("PROCESS_SANDBOX", "auto"),
+    ] {
+        docked.server.set_env(name, value);
+    }
+    docked.server.restart().await;
+    docked.server.go(&id, "start").await;
+    let ask = async |path: &str| {
+        let request = docked.server.client.get(docked.server.url(&format!("/w/{id}{path}")));
+        let answer = request.bearer_auth(&docked.server.token).send().await.unwrap();
+        let status = answer.status();
+        assert!(status.is_success(), "{path}: {status}");
+        answer.text().await.unwrap()
+    };
+    assert_eq!(ask("/read?note").await, "hello\n");
+    ask("/write?note=again").await;
+    ask("/write?deep/file=y").await;
+    assert_eq!(
+        (ask("/read?note").await, ask("/read?deep/file").await),
+        ("hello\nagain\n".into(), "x\ny\n".into())
+    );
 }
 
 /// For each trouble: archiving is asked for while the store has it, and once it is over everything is

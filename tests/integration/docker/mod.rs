@@ -152,7 +152,15 @@ impl Docked {
 
     /// Runs a shell line inside the workspace.
     pub(crate) fn inside(&self, id: &str, line: &str) -> (bool, String) {
-        self.engine.run(&["exec", &format!("codehub-ws-{id}"), "/bin/sh", "-c", line])
+        self.engine.run(&["exec", &self.name(id), "/bin/sh", "-c", line])
+    }
+
+    /// What the workspace's container is called; something that does not exist where there is none.
+    pub(crate) fn name(&self, id: &str) -> String {
+        self.containers_that(id, "name=codehub-ws-")
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| format!("none-of-{id}"))
     }
 
     pub(crate) fn volumes(&self, id: &str) -> Vec<String> {
@@ -196,8 +204,9 @@ impl Drop for Docked {
             if let Some(first) = found.lines().next() {
                 first.clone_into(&mut deployment);
             }
-            for name in [format!("codehub-ws-{id}"), format!("codehub-job-{id}")] {
-                self.engine.run(&["rm", "-f", &name]);
+            let (_, containers) = self.engine.run(&["ps", "-aq", "--filter", &label]);
+            for container in containers.split_whitespace() {
+                self.engine.run(&["rm", "-f", container]);
             }
             let (_, volumes) = self.engine.run(&["volume", "ls", "-q", "--filter", &label]);
             for volume in volumes.split_whitespace() {

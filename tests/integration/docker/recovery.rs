@@ -20,7 +20,7 @@ enum Left {
 
 impl Left {
     fn put(self, docked: &Docked, id: &str) {
-        let name = format!("codehub-ws-{id}");
+        let name = docked.name(id);
         match self {
             Self::AsItIs => {}
             Self::Gone => drop(docked.engine.run(&["rm", "-f", &name])),
@@ -40,7 +40,7 @@ async fn killed_in(docked: &mut Docked, id: &str, verb: &str, operation: &str, m
 /// One row: CodeHub comes back, and everything is as it should be.
 async fn comes_back(docked: &mut Docked, id: &str, left: Left, phase: &str, row: &str) {
     left.put(docked, id);
-    let (_, found) = docked.engine.run(&["inspect", "-f", "{{.State.Status}}", &format!("codehub-ws-{id}")]);
+    let (_, found) = docked.engine.run(&["inspect", "-f", "{{.State.Status}}", &docked.name(id)]);
     docked.server.restart().await;
     let begun = Instant::now();
     // A row that was saved before the crash says RUNNING until the first look.

@@ -210,6 +210,7 @@ impl Simulation {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            once: None,
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
@@ -563,6 +564,7 @@ fn settings() -> Settings {
         active_duration: Duration::from_secs(30),
         ttl_interval: Duration::from_secs(60),
         gc_interval: Duration::from_secs(120),
+        audit_retention: Duration::from_secs(400 * 24 * 3600),
         instance_concurrency: 4,
         storage_concurrency: 2,
         look_timeout: Duration::from_secs(5),

@@ -263,6 +263,10 @@ impl ArchiveRecords for ProcessStore {
         self.shared.store.archive_parts().await
     }
 
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        self.shared.store.home_sizes(ids).await
+    }
+
     async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted> {
         self.enter().await?;
         let epoch_used = epoch.map(|epoch| self.epoch(epoch));
@@ -330,6 +334,10 @@ impl Workspaces for ProcessStore {
         limit: u32,
     ) -> Result<Page<HistoryEntry>> {
         self.shared.store.workspace_history(id, before, limit).await
+    }
+
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        self.shared.store.history_latest(limit).await
     }
 
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {

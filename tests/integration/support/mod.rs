@@ -162,10 +162,16 @@ impl Server {
 
     /// The programs of this server's workspaces: one each, without what they started themselves.
     pub fn programs(&self) -> Vec<i32> {
+        // Whoever began the session: what it started knows its number.
         let leads = |pid: &i32| {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let mark = format!("CODEHUB_LEADER={pid}");
-            environment.split(|byte| *byte == 0).any(|item| item == mark.as_bytes())
+            let mut items = environment.split(|byte| *byte == 0);
+            match items.find_map(|item| item.strip_prefix(b"CODEHUB_LEADER=")) {
+                Some(leader) => leader == pid.to_string().as_bytes(),
+                None => rustix::process::Pid::from_raw(*pid)
+                    .and_then(|pid| rustix::process::getsid(Some(pid)).ok().map(|session| session == pid))
+                    .unwrap_or_default(),
+            }
         };
         self.processes().into_iter().filter(leads).collect()
     }

@@ -37,7 +37,9 @@ impl LocalRoot {
     ) -> Result<PackSummary> {
         let failed = |error: io::Error| ArchiveError::storing(object, &error);
         if !self.is_present().map_err(failed)? {
-            return Err(failed(io::Error::other("the archive directory is not there; is its disk mounted?")));
+            return Err(failed(io::Error::other(
+                "the archive directory does not exist; is its disk mounted?",
+            )));
         }
         let draft = Draft::create(&self.0, object).map_err(failed)?;
         let summary = draft.fill(object, cancel, produce)?;

@@ -100,7 +100,7 @@ impl ObjectArchives {
         }
         match self.on_disk(LocalRoot::is_present).await? {
             Some(false) => Err(ArchiveError::Unreachable {
-                message: "the archive directory is not there; is its disk mounted?".into(),
+                message: "the archive directory does not exist; is its disk mounted?".into(),
             }),
             _ => Ok(()),
         }

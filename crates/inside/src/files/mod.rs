@@ -44,6 +44,14 @@ impl Files {
     }
 }
 
+/// `GET` a file as it is (a directory as tar) and `PUT` one, at one path: for the line.
+pub(crate) fn plain_router(files: Files) -> Router {
+    Router::new()
+        .route("/file", get(download::download).put(save::put))
+        .layer(DefaultBodyLimit::disable())
+        .with_state(files)
+}
+
 pub(crate) fn router(files: Files) -> Router {
     Router::new()
         .route("/api/tree", get(list::tree))

@@ -47,6 +47,7 @@ pub(super) fn spawn(home: &Path, rows: u16, cols: u16) -> Result<Spawned> {
     }
     // PORT is this server's own; a program started by hand must not inherit it.
     command.env_remove("PORT");
+    command.env_remove("CODEHUB_SECRET");
     command.cwd(home);
     let child = pair
         .slave

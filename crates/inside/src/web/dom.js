@@ -75,5 +75,13 @@ export const memory = remembering(`codehub-ide:${location.pathname}:`);
 export const preference = remembering("codehub-ide:");
 
 export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
-export const dark = matchMedia("(prefers-color-scheme: dark)");
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+/// Whether colours are for a dark background: as chosen on the dashboard, else as the system says.
+export const dark = {
+  get matches() {
+    const { theme } = document.documentElement.dataset;
+    return theme === "dark" || (theme !== "light" && darkSystem.matches);
+  },
+  addEventListener: (...listener) => darkSystem.addEventListener(...listener),
+};
 export const narrow = matchMedia("(max-width: 760px)");

@@ -296,7 +296,7 @@ const ERRORS_KO = {
 };
 
 const asked = new URLSearchParams(location.search).get("lang");
-export const language = (asked ?? navigator.language ?? "en").toLowerCase().startsWith("ko") ? "ko" : "en";
+export const language = (asked ?? document.documentElement.dataset.language ?? navigator.language ?? "en").toLowerCase().startsWith("ko") ? "ko" : "en";
 const column = language === "ko" ? 1 : 0;
 
 export function t(key, values = {}) {

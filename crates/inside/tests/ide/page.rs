@@ -114,3 +114,27 @@ async fn a_socket_is_for_its_owner_and_goes_with_the_server() {
     task.await.unwrap().unwrap();
     assert!(!socket.exists());
 }
+
+#[tokio::test]
+async fn where_a_secret_is_set_nothing_is_answered_without_it() {
+    use codehub_inside::{Options, Server};
+
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::new(dir.path());
+    options.secret = Some("s3cret".to_owned());
+    let server = Server::bind(options).await.unwrap();
+    let place = server.place();
+    tokio::spawn(server.run(std::future::pending()));
+    let client = reqwest::Client::new();
+    for path in ["", "healthz", "api/info", "ws", "assets/x"] {
+        for wrong in [None, Some("s3cre"), Some("S3CRET"), Some("")] {
+            let mut request = client.get(format!("{place}{path}"));
+            if let Some(wrong) = wrong {
+                request = request.header("x-codehub-secret", wrong);
+            }
+            assert_eq!(request.send().await.unwrap().status(), 401, "{path} {wrong:?}");
+        }
+    }
+    let request = client.get(format!("{place}healthz")).header("x-codehub-secret", "s3cret");
+    assert_eq!(request.send().await.unwrap().status(), 200);
+}

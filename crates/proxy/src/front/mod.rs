@@ -28,6 +28,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     runtime::Handle,
+    sync::Notify,
     task::JoinError,
 };
 use tokio_util::{
@@ -202,7 +203,9 @@ impl Front {
         shutdown: &CancellationToken,
     ) {
         let closing = ConnectionHandle::default();
+        let asked = Notify::new();
         let service = service_fn(|request: Request<Incoming>| {
+            asked.notify_one();
             self.answer(request.map(ProxyBody::from), addr, place, Some(closing.clone()))
         });
         let mut server = http2::Builder::new(TokioExecutor::new());
@@ -215,6 +218,8 @@ impl Front {
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = closing.closed() => return,
+            // Who only says hello has as long for the first head as with HTTP/1.
+            () = nobody_asked(&asked, place.patience(self.heads_within)) => return,
             () = shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
@@ -226,6 +231,13 @@ impl Front {
         if let Err(error) = served {
             tracing::debug!(peer = %addr, %error, "a connection ended early");
         }
+    }
+}
+
+/// Returns when nothing was asked within that time; never where something was.
+async fn nobody_asked(asked: &Notify, within: Duration) {
+    if tokio::time::timeout(within, asked.notified()).await.is_ok() {
+        std::future::pending::<()>().await;
     }
 }
 

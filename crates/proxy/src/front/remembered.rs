@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use codehub_upstream::Secret;
 use http::{Method, Version};
 
 use crate::{
@@ -226,7 +227,9 @@ fn write(out: &mut BytesMut, request: &head::Request<'_>, client: &Client, memo:
     let (prefix, host) = (memo.fresh.entry.base.prefix.as_bytes(), memo.host.as_bytes());
     let gone = if memo.fresh.upstream.keeps_prefix { 0 } else { prefix.len() };
     let cookies = memo.cookie_left.as_deref().map_or(Cookies::AsSent, Cookies::Replaced);
-    let our_authorization = memo.caller.identified.our_authorization;
+    let secret = memo.fresh.upstream.secret.as_ref();
+    let our_authorization =
+        memo.caller.identified.our_authorization || secret.is_some_and(Secret::is_authorization);
     let named = Named::default();
     out.reserve(request.lines.raw().len() + 2 * host.len() + prefix.len() + client.chain.len() + 192);
     let head = RequestHead {
@@ -236,6 +239,7 @@ fn write(out: &mut BytesMut, request: &head::Request<'_>, client: &Client, memo:
         policy: RequestPolicy { named: &named, our_authorization, cookies, plain_websockets: false },
         forwarded: Forwarded::new(None, &client.chain, client.peer.tls, Some(host), prefix),
         request_id: id,
+        secret: secret.map(Secret::line),
         upgrade: None,
         trailers: false,
         expects: false,

@@ -13,6 +13,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
 use super::{
     Context, Proxy, ProxyBody,
+    appearance::{Lang, Theme},
     authorize::{Identified, Pass},
     error::ProxyError,
     metrics::Outcome,
@@ -36,6 +37,9 @@ pub(super) fn is_own(below: &str) -> bool {
 /// What the workspace's owner asks for.
 pub(super) enum Call {
     Events(Box<Pass>),
+    /// The language and theme of the person, as a script that a page loads before anything else. What the browser
+    /// said counts where nothing was chosen.
+    Appearance(Lang, Theme),
     Wake,
     KeepAwake,
     WrongMethod,
@@ -60,9 +64,10 @@ impl Call {
             ("events", &Method::GET) => {
                 Self::Events(Box::new(proxy.callers.pass(headers, identified).ok_or(ProxyError::SignIn)?))
             }
+            ("appearance.js", &Method::GET) => Self::Appearance(Lang::of(headers), Theme::chosen(headers)),
             ("wake", &Method::POST) => Self::Wake,
             ("keep-awake", &Method::POST) => Self::KeepAwake,
-            ("events" | "wake" | "keep-awake", _) => Self::WrongMethod,
+            ("events" | "appearance.js" | "wake" | "keep-awake", _) => Self::WrongMethod,
             _ => Self::Nothing,
         };
         if matches!(call, Self::Wake | Self::KeepAwake) {
@@ -84,12 +89,33 @@ pub(super) async fn answer(
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let response = match call {
         Call::Events(pass) => events::stream(proxy, entry, *pass),
+        Call::Appearance(lang, theme) => appearance(proxy, identified, lang, theme).await?,
         Call::Wake => woken(proxy, entry, identified).await?,
         Call::KeepAwake => kept_awake(proxy, entry, identified).await?,
         Call::WrongMethod => json(StatusCode::METHOD_NOT_ALLOWED, "INVALID_REQUEST", "method not allowed"),
         Call::Nothing => json(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path"),
     };
     proxy.metrics.request(Outcome::Own);
+    Ok(response)
+}
+
+/// A page of a workspace may share no cookie and no storage with the dashboard: this tells it what was chosen there.
+async fn appearance(
+    proxy: &Proxy,
+    identified: Identified,
+    lang: Lang,
+    theme: Theme,
+) -> Result<Response<ProxyBody>, ProxyError> {
+    let kept = proxy.gate.appearance(identified.caller.user).await;
+    let kept = kept.map_err(|error| ProxyError::Store(error.to_string()))?;
+    let (lang, theme) = (kept.0.unwrap_or(lang), kept.1.unwrap_or(theme));
+    let chosen = serde_json::json!({ "language": lang.code(), "theme": theme.code() });
+    let script = format!("Object.assign(document.documentElement.dataset, {chosen});\n");
+    let mut response = Response::new(ProxyBody::Full(script.into()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 

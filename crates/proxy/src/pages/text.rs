@@ -41,29 +41,23 @@ impl Lang {
         let (title, text) = match why {
             Waiting::Starting => (
                 self.pick("Starting your workspace", "워크스페이스를 시작하고 있습니다"),
-                self.pick(
-                    "It opens here by itself as soon as it is ready.",
-                    "준비되면 이 화면에서 자동으로 열립니다.",
-                ),
+                self.pick("It opens here as soon as it is ready.", "준비되면 이 화면에서 자동으로 열립니다."),
             ),
             Waiting::Restoring => (
                 self.pick("Restoring your workspace", "워크스페이스를 복원하고 있습니다"),
                 self.pick(
-                    "Your files are coming back from the archive. It opens here by itself when they are all there.",
+                    "Your files are being restored from the archive. It opens here when they are ready.",
                     "보관된 파일을 되돌리고 있습니다. 모두 복원되면 이 화면에서 자동으로 열립니다.",
                 ),
             ),
             Waiting::Stopping => (
-                self.pick("Your workspace is just going to sleep", "워크스페이스가 잠드는 중입니다"),
-                self.pick(
-                    "It will be woken again as soon as that is done.",
-                    "완료되는 즉시 다시 깨웁니다.",
-                ),
+                self.pick("Your workspace is going to sleep", "워크스페이스를 대기 상태로 전환하고 있습니다"),
+                self.pick("It will be woken up again right after that.", "완료되는 즉시 다시 깨웁니다."),
             ),
             Waiting::Archiving => (
                 self.pick("Your workspace is being archived", "워크스페이스를 보관하고 있습니다"),
                 self.pick(
-                    "When that is done you can restore it from here.",
+                    "You can restore it from here when that is finished.",
                     "보관이 끝나면 이 화면에서 복원할 수 있습니다.",
                 ),
             ),
@@ -75,20 +69,20 @@ impl Lang {
         let (title, text) = match why {
             Closed::NotStarted => (
                 self.pick("This workspace has not been started", "아직 시작하지 않은 워크스페이스입니다"),
-                self.pick("Start it to work in it.", "시작하면 작업할 수 있습니다."),
+                self.pick("Start it to use it.", "시작하면 작업할 수 있습니다."),
             ),
             Closed::Archived => (
                 self.pick("This workspace is archived", "보관된 워크스페이스입니다"),
                 self.pick(
-                    "Its files are kept safely. Restoring them takes a moment, then it opens here.",
+                    "Its files are safe. Restoring them takes a moment, then it opens here.",
                     "파일은 안전하게 보관되어 있습니다. 복원에는 잠시 시간이 걸리며, 끝나면 이 화면에서 열립니다.",
                 ),
             ),
             Closed::Broken => (
-                self.pick("Something is wrong with this workspace", "워크스페이스에 문제가 생겼습니다"),
+                self.pick("Something went wrong with this workspace", "워크스페이스에 문제가 생겼습니다"),
                 self.pick(
-                    "Nothing more is done to it until you decide.",
-                    "결정하실 때까지 더 이상 아무 작업도 하지 않습니다.",
+                    "Choose how to continue. Nothing changes until you do.",
+                    "계속할 방법을 선택하세요. 선택할 때까지 아무것도 변경하지 않습니다.",
                 ),
             ),
         };
@@ -115,16 +109,16 @@ impl Lang {
 
     pub(crate) const fn limit_elsewhere(self) -> &'static str {
         self.pick(
-            "All places are taken by other people right now. Try again later.",
-            "지금은 다른 사람들이 모든 자리를 사용하고 있습니다. 나중에 다시 시도하세요.",
+            "This server’s limit of running workspaces is reached. Try again later.",
+            "서버에서 동시에 실행할 수 있는 워크스페이스 수에 도달했습니다. 나중에 다시 시도하세요.",
         )
     }
 
     pub(crate) const fn unavailable(self) -> Words {
         Words {
-            title: self.pick("The workspace does not answer", "워크스페이스가 응답하지 않습니다"),
+            title: self.pick("The workspace is not responding", "워크스페이스가 응답하지 않습니다"),
             text: self.pick(
-                "CodeHub is looking into it. This page tries again by itself.",
+                "CodeHub is checking it. This page retries automatically.",
                 "CodeHub가 확인하고 있습니다. 이 화면은 자동으로 다시 시도합니다.",
             ),
         }
@@ -134,7 +128,7 @@ impl Lang {
         Words {
             title: self.pick("CodeHub is not ready", "CodeHub가 준비되지 않았습니다"),
             text: self.pick(
-                "Its database cannot be reached. This page tries again by itself.",
+                "The database cannot be reached. This page retries automatically.",
                 "데이터베이스에 연결할 수 없습니다. 이 화면은 자동으로 다시 시도합니다.",
             ),
         }
@@ -154,7 +148,7 @@ impl Lang {
         Words {
             title: self.pick("The server is busy", "서버가 혼잡합니다"),
             text: self.pick(
-                "It has no free places for people who are not signed in. Try again in a moment.",
+                "Too many connections are not signed in. Try again in a moment.",
                 "로그인하지 않은 사용자에게 내줄 자리가 없습니다. 잠시 후 다시 시도하세요.",
             ),
         }
@@ -162,23 +156,23 @@ impl Lang {
 
     pub(crate) const fn not_found(self) -> Words {
         Words {
-            title: self.pick("There is no such workspace", "없는 워크스페이스입니다"),
+            title: self.pick("Workspace not found", "없는 워크스페이스입니다"),
             text: self.pick("It may have been deleted.", "삭제되었을 수 있습니다."),
         }
     }
 
     pub(crate) const fn not_yours(self) -> Words {
         Words {
-            title: self.pick("This workspace belongs to somebody else", "다른 사람의 워크스페이스입니다"),
+            title: self.pick("This workspace belongs to another user", "다른 사람의 워크스페이스입니다"),
             text: self.pick("Only its owner can open it.", "소유자만 열 수 있습니다."),
         }
     }
 
     pub(crate) const fn refused(self) -> Words {
         Words {
-            title: self.pick("This request cannot be answered", "처리할 수 없는 요청입니다"),
+            title: self.pick("Invalid request", "처리할 수 없는 요청입니다"),
             text: self.pick(
-                "The browser sent something unexpected.",
+                "The browser sent an unexpected request.",
                 "브라우저가 예상하지 못한 요청을 보냈습니다.",
             ),
         }
@@ -216,31 +210,31 @@ impl Lang {
     pub(crate) const fn meaning(self, reason: ErrorReason) -> &'static str {
         match reason {
             ErrorReason::Timeout => self.pick(
-                "It did not become ready in time. Recovering tries again.",
+                "It was not ready in time. Recover to try again.",
                 "제시간에 준비되지 않았습니다. 복구하면 다시 시도합니다.",
             ),
             ErrorReason::ImagePullFailed => self.pick(
-                "Its image could not be fetched. Check the image's name, then recover.",
+                "Its image could not be pulled. Check the image name, then recover.",
                 "이미지를 가져오지 못했습니다. 이미지 이름을 확인한 뒤 복구하세요.",
             ),
             ErrorReason::ContainerWithoutVolume => self.pick(
-                "It runs without its home. Recovering ends it and starts again from the home.",
+                "It is running without its home directory. Recover to restart it with its home directory.",
                 "홈 없이 실행되고 있습니다. 복구하면 종료한 뒤 홈에서 다시 시작합니다.",
             ),
             ErrorReason::ArchiveCorrupted => self.pick(
-                "The archive is damaged. On the dashboard you can choose an older one.",
+                "The archive is damaged. Choose an older one on the dashboard.",
                 "보관본이 손상되었습니다. 대시보드에서 이전 보관본을 선택할 수 있습니다.",
             ),
             ErrorReason::DataLost => self.pick(
-                "Its home is gone. On the dashboard you can restore an archive or accept the loss.",
+                "The home directory is missing. On the dashboard, restore an archive or start with an empty home directory.",
                 "홈이 사라졌습니다. 대시보드에서 보관본을 복원하거나 손실을 받아들일 수 있습니다.",
             ),
             ErrorReason::NoCapacity => self.pick(
-                "There is no room for it now. It is tried again until there is.",
+                "Not enough capacity right now. CodeHub retries automatically.",
                 "지금은 공간이 부족합니다. 자리가 생길 때까지 다시 시도합니다.",
             ),
             ErrorReason::ActionFailed | ErrorReason::Unreachable | ErrorReason::RetryExceeded => self.pick(
-                "It failed several times. Recovering tries again.",
+                "It failed repeatedly. Recover to try again.",
                 "여러 번 실패했습니다. 복구하면 다시 시도합니다.",
             ),
         }

@@ -65,6 +65,8 @@ pub(crate) struct RequestHead<'a> {
     pub policy: RequestPolicy<'a>,
     pub forwarded: Forwarded<'a>,
     pub request_id: &'a [u8],
+    /// A header by which the workspace knows us.
+    pub secret: Option<&'a str>,
     /// The protocol to switch to.
     pub upgrade: Option<&'a [u8]>,
     /// The client takes trailers.
@@ -86,6 +88,9 @@ impl RequestHead<'_> {
             && !left.trim_ascii().is_empty()
         {
             put(out, &[b"cookie: ", left, b"\r\n"]);
+        }
+        if let Some(secret) = self.secret {
+            put(out, &[secret.as_bytes(), b"\r\n"]);
         }
         if let Some(protocol) = self.upgrade {
             put(out, &[b"connection: upgrade\r\nupgrade: ", protocol, b"\r\n"]);

@@ -114,6 +114,27 @@ async fn an_authority_beside_another_host_is_no_request() {
     }
 }
 
+/// The clock runs ahead whenever nothing else is left to do.
+#[tokio::test(start_paused = true)]
+async fn who_only_says_hello_in_http2_has_as_long_as_for_any_head() {
+    let rig = Rig::new().await;
+    for asks in [false, true] {
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(rig.connect().await))
+                .await
+                .unwrap();
+        let begun = tokio::time::Instant::now();
+        let connection = tokio::spawn(tokio::time::timeout(Duration::from_secs(600), connection));
+        if asks {
+            let request = http::Request::get("http://code.example.com/").body(Empty::<Bytes>::new()).unwrap();
+            sender.send_request(request).await.unwrap();
+        }
+        let ended = connection.await.unwrap().is_ok();
+        assert_eq!(ended, !asks, "after {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= Duration::from_secs(60), "{:?}", begun.elapsed());
+    }
+}
+
 /// Another site's page may lead a person here. It may not load, frame or send anything.
 #[tokio::test]
 async fn pages_of_other_sites_neither_load_nor_frame_a_workspace() {

@@ -160,6 +160,48 @@ async fn a_moved_workspace_is_looked_for_once_more() {
     assert_eq!(rig.gate.looks.load(SeqCst), 0);
 }
 
+/// The row still says that it runs, and somebody listens there: it may be somebody else by now.
+#[tokio::test]
+async fn a_port_is_not_believed_for_long_and_a_socket_is() {
+    let first = Upstream::echoing_heads().await;
+    let rig = Rig::before(&first).await;
+    assert_eq!(status_of(&rig.get("/", &[]).await), 200);
+    let second = Upstream::echoing_heads().await;
+    rig.lead_to(&second);
+    let_time_pass(crate::routes::FRESH_FOR + Duration::from_millis(300)).await;
+    assert_eq!(status_of(&rig.get("/", &[]).await), 200);
+    assert_eq!(second.connections.load(SeqCst), 1, "it was asked again where the workspace is");
+    // The engine does not answer, or has nothing there.
+    *rig.gate.upstream.lock().unwrap() = None;
+    let_time_pass(crate::routes::FRESH_FOR + Duration::from_millis(300)).await;
+    assert_ne!(status_of(&rig.get("/", &[]).await), 200);
+    assert_eq!(first.connections.load(SeqCst) + second.connections.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn the_secret_of_an_instance_goes_with_every_request_and_in_no_others_place() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = Rig::before(&upstream).await;
+    for (name, value, line) in [
+        ("X-Codehub-Secret", "s3cret", "x-codehub-secret: s3cret"),
+        ("Cookie", "code-server-session=s3cret", "cookie: code-server-session=s3cret"),
+        ("Authorization", "token s3cret", "authorization: token s3cret"),
+    ] {
+        let secret = Some(codehub_upstream::Secret::header(name, value));
+        *rig.gate.upstream.lock().unwrap() =
+            Some(codehub_upstream::Upstream { secret, ..codehub_upstream::Upstream::at(upstream.addr) });
+        let_time_pass(crate::routes::FRESH_FOR + Duration::from_millis(300)).await;
+        for _ in 0..2 {
+            // The second one is sent by what is remembered of the first.
+            let answer = rig.get("/", &["X-Own: kept", "Authorization: Basic eDp5"]).await;
+            let seen = body_of(&answer).to_ascii_lowercase();
+            assert_eq!(seen.matches(line).count(), 1, "{seen}");
+            assert!(seen.contains("x-own: kept"), "{seen}");
+            assert_eq!(seen.contains("basic edp5"), name != "Authorization", "{seen}");
+        }
+    }
+}
+
 /// Somebody else may listen where a workspace did: nothing that is open to the one leads to the other.
 #[tokio::test]
 async fn another_instance_gets_no_connection_of_the_one_before() {

@@ -16,6 +16,7 @@ use tokio::{
 use super::support::*;
 use crate::{
     activity::ActivityKind,
+    appearance::{Lang, Theme},
     gate::{Sleep, Woken},
 };
 
@@ -175,6 +176,22 @@ async fn waking_says_how_far_it_is_and_why_not() {
         assert_eq!(status_of(&answer), 409, "{phase}");
         assert!(body_of(&answer).contains(code), "{phase}: {answer}");
     }
+}
+
+/// What was chosen with the account, else what this browser says; to the owner alone.
+#[tokio::test]
+async fn the_language_and_theme_of_the_person() {
+    let rig = Rig::new().await;
+    let cookie = format!("Cookie: {COOKIE}");
+    let asked = async |line: &str| rig.send("GET", "/.codehub/appearance.js", &[&cookie, line]).await;
+    let korean = "Accept-Language: ko-KR,ko;q=0.9";
+    let answer = asked(korean).await;
+    assert!(answer.to_lowercase().contains("content-type: text/javascript"), "{answer}");
+    assert!(answer.contains(r#"{"language":"ko","theme":"auto"}"#), "{answer}");
+    *rig.gate.appearance.lock().unwrap() = (Some(Lang::En), Some(Theme::Dark));
+    let answer = asked(korean).await;
+    assert!(answer.contains(r#"{"language":"en","theme":"dark"}"#), "{answer}");
+    assert_eq!(status_of(&post(&rig, "/.codehub/appearance.js", &[ORIGIN]).await), 405);
 }
 
 #[tokio::test]

@@ -293,7 +293,7 @@ async fn pages_for_what_cannot_be_woken() {
                 view.phase = Phase::Error;
                 view.error = Some(Failure::new(ErrorReason::Timeout, "took <too> long"));
             }),
-            vec!["Timeout", "did not become ready", "took &lt;too&gt; long", &recover],
+            vec!["Timeout", "was not ready in time", "took &lt;too&gt; long", &recover],
         ),
     ];
     for (edit, words) in cases {

@@ -41,6 +41,7 @@ fn asked(headers: &HeaderMap, trusted: bool, change: impl FnOnce(&mut RequestHea
         },
         forwarded: Forwarded::new(claims, &chain, false, Some(b"h"), b"/w/x"),
         request_id: b"id",
+        secret: None,
         upgrade: None,
         trailers: false,
         expects: false,

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Proxy, Settings,
     activity::Activity,
+    appearance::{Lang, Theme},
     front,
     gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, Woken, WorkspaceView},
     hosts::Hosts,
@@ -63,6 +64,7 @@ pub(super) struct FakeGate {
     pub(super) woken: Mutex<Woken>,
     pub(super) archive: Mutex<Option<ArchiveFacts>>,
     pub(super) sleep: Mutex<Sleep>,
+    pub(super) appearance: Mutex<(Option<Lang>, Option<Theme>)>,
     pub(super) sleep_reads: AtomicU32,
     pub(super) kept_awake: Mutex<Result<u32, String>>,
     changes: broadcast::Sender<Change>,
@@ -107,6 +109,7 @@ impl FakeGate {
             woken: Mutex::new(Woken::Asked),
             archive: Mutex::default(),
             sleep: Mutex::new(Sleep { now: Timestamp::now(), stops_at: None, ttl_seconds: 600 }),
+            appearance: Mutex::default(),
             sleep_reads: AtomicU32::new(0),
             kept_awake: Mutex::new(Ok(0)),
             changes: broadcast::Sender::new(4096),
@@ -169,6 +172,10 @@ impl Gate for FakeGate {
             self.tell(Change::Updated { workspace: id, owner: owner() });
         }
         Ok(answer)
+    }
+
+    async fn appearance(&self, _: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError> {
+        Ok(*self.appearance.lock().unwrap())
     }
 
     async fn sleep(&self, _: WorkspaceId) -> Result<Option<Sleep>, GateError> {

@@ -4,6 +4,7 @@
 pub(crate) mod archives;
 pub(crate) mod homes;
 pub(crate) mod instances;
+pub(crate) mod lines;
 pub(crate) mod volumes;
 
 use std::{sync::Arc, time::Duration};
@@ -19,6 +20,13 @@ use crate::{
 
 /// Expands to the whole suite, as tests of the module it is called in.
 macro_rules! contract_suite {
+    // For runtimes that have the program inside.
+    (lines $harness:path) => {
+        $crate::contract::contract_suite! { @all $harness;
+            lines: [a_line_leads_to_what_runs_and_ends_with_it, many_things_are_done_on_one_line,
+                what_nobody_waits_for_is_ended, a_program_has_a_terminal_where_it_is_asked_for]
+        }
+    };
     ($harness:path) => {
         $crate::contract::contract_suite! { @all $harness;
             instances: [every_call_can_be_repeated, what_was_done_is_seen_by_everybody,

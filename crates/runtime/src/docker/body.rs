@@ -1,6 +1,6 @@
 //! What a workspace's container is made of, and what it may not do. The whole hardening list is here.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     DockerConfig, Reach,
     engine::{LABEL_CONFIG, LABEL_GENERATION, LABEL_INSTANCE, LABEL_WORKSPACE},
+    sockets::{IO, SOCKET},
 };
 use crate::{InstanceSpec, ide::Fill};
 use codehub_archive::hex;
@@ -21,12 +22,33 @@ const TMPFS: &str = "rw,exec,nosuid,nodev,mode=1777,size=512m";
 /// Per process: many for an editor and its language servers, and not what the engine was started with.
 const OPEN_FILES: i64 = 16_384;
 
+/// What is found out about one container only when it is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Made<'a> {
+    /// The directory in which it listens, where it does.
+    pub(super) sockets: Option<&'a Path>,
+    /// What its program asks for, where it does.
+    pub(super) secret: Option<&'a str>,
+}
+
 /// The container of this workspace. Its label `codehub.config` changes whenever
-/// anything does that matters to what runs.
-pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpec) -> ContainerCreateBody {
+/// anything does that matters to what runs; what is different in every container does not.
+pub(super) fn workspace(
+    config: &DockerConfig,
+    network: &str,
+    spec: &InstanceSpec,
+    made: Made<'_>,
+) -> ContainerCreateBody {
     let id = spec.workspace.to_string();
-    let fill =
-        Fill { port: config.port, socket: None, home: &config.home, id: &id, base_path: &spec.base_path };
+    let on_socket = config.reach == Reach::Socket;
+    let fill = Fill {
+        port: config.port,
+        socket: on_socket.then_some(SOCKET),
+        guarded: !on_socket,
+        home: &config.home,
+        id: &id,
+        base_path: &spec.base_path,
+    };
     let words = config.ide.command_line(&fill);
     let (entrypoint, cmd) = match words.split_first() {
         Some((program, arguments)) => (Some(vec![program.clone()]), Some(arguments.to_vec())),
@@ -41,10 +63,13 @@ pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpe
         format!("CODEHUB_URL={}", spec.url),
     ];
     env.extend(config.ide.env.iter().map(|(name, value)| format!("{name}={value}")));
+    if on_socket {
+        env.push(format!("CODEHUB_SOCKET={SOCKET}"));
+    }
     let mut body = ContainerCreateBody {
         hostname: Some("workspace".to_owned()),
         user: Some(format!("{}:{}", config.uid, config.gid)),
-        exposed_ports: Some(vec![port.clone()]),
+        exposed_ports: (!on_socket).then(|| vec![port.clone()]),
         env: Some(env),
         entrypoint,
         cmd,
@@ -67,7 +92,14 @@ pub(super) fn workspace(config: &DockerConfig, network: &str, spec: &InstanceSpe
     };
     let made_with = fingerprint(&body);
     // Another name is no reason to end what runs: it comes with the next container.
-    body.env.get_or_insert_default().push(format!("CODEHUB_WORKSPACE_NAME={}", spec.name));
+    let env = body.env.get_or_insert_default();
+    env.push(format!("CODEHUB_WORKSPACE_NAME={}", spec.name));
+    if let (Some(guard), Some(secret)) = (&config.ide.guard, made.secret) {
+        env.push(format!("{}={secret}", guard.env));
+    }
+    if let (Some(place), Some(host)) = (made.sockets, &mut body.host_config) {
+        host.mounts.get_or_insert_default().push(socket_mount(place));
+    }
     let labels = HashMap::from([
         (LABEL_INSTANCE.to_owned(), config.deployment.clone()),
         (LABEL_WORKSPACE.to_owned(), id),
@@ -128,6 +160,17 @@ pub(super) fn volume_mount(volume: &str, target: &str, read_only: bool) -> Mount
         read_only: Some(read_only),
         // What is in the image at that place must not change the home's owner.
         volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
+        ..Mount::default()
+    }
+}
+
+/// The directory in which it listens. The engine refuses one that is not on its own machine.
+fn socket_mount(place: &Path) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(place.to_string_lossy().into_owned()),
+        target: Some(IO.to_owned()),
+        read_only: Some(false),
         ..Mount::default()
     }
 }

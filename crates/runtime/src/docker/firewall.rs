@@ -3,12 +3,13 @@
 //! can be reached. The internet can be.
 //!
 //! Docker itself has no such switch, so this takes packet rules on the engine's machine, tied to the
-//! deployment's own bridge. They are in two chains of our own in the table `mangle`, which is asked before
+//! deployment's own bridge. They are in three chains of our own in the table `mangle`, which is asked before
 //! whatever Docker, another program or a firewall's reload does in `filter`, and whether the engine uses iptables
 //! or nftables. What a rule here lets through is still up to those. The proxy is on this machine, so its
-//! connections to workspaces are not forwarded and pass.
+//! connections to workspaces are not forwarded; of those from this machine only CodeHub's own user's pass (and
+//! root's, whom nothing would stop).
 
-use std::net::Ipv4Addr;
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use super::privileged;
 use crate::forbidden::FORBIDDEN;
@@ -31,13 +32,16 @@ const ANSWERS: &str = "-m conntrack --ctstate RELATED,ESTABLISHED";
 pub(super) struct Rules {
     bridge: String,
     resolvers: Vec<Ipv4Addr>,
+    /// Who of this machine may connect to workspaces.
+    users: BTreeSet<u32>,
 }
 
 impl Rules {
-    /// `resolvers`: what workspaces resolve names with; empty: what this machine does.
-    pub(super) fn new(bridge: &str, resolvers: &[Ipv4Addr]) -> Self {
+    /// `resolvers`: what workspaces resolve names with; empty: what this machine does. `user`: CodeHub's.
+    pub(super) fn new(bridge: &str, resolvers: &[Ipv4Addr], user: u32) -> Self {
         let resolvers = if resolvers.is_empty() { machines_resolvers() } else { resolvers.to_vec() };
-        Self { bridge: bridge.to_owned(), resolvers }
+        let users = BTreeSet::from([0, user]);
+        Self { bridge: bridge.to_owned(), resolvers, users }
     }
 
     /// Puts them in place; does nothing where they are. Returns whether it did.
@@ -67,7 +71,7 @@ impl Rules {
         Ok(self.are_in(&iptables_list().await?))
     }
 
-    fn chains(&self) -> [(&'static str, String, Vec<String>); 2] {
+    fn chains(&self) -> [(&'static str, String, Vec<String>); 3] {
         let bridge = &self.bridge;
         let names = self.resolvers.iter().flat_map(|resolver| {
             ["udp", "tcp"]
@@ -91,7 +95,14 @@ impl Rules {
         ];
         input.extend(names);
         input.push("-j DROP".to_owned());
-        [("FORWARD", format!("{bridge}-forward"), forward), ("INPUT", format!("{bridge}-input"), input)]
+        let mut output = vec![format!("! -o {bridge} -j RETURN"), format!("{ANSWERS} -j RETURN")];
+        output.extend(self.users.iter().map(|user| format!("-m owner --uid-owner {user} -j RETURN")));
+        output.push("-j DROP".to_owned());
+        [
+            ("FORWARD", format!("{bridge}-forward"), forward),
+            ("INPUT", format!("{bridge}-input"), input),
+            ("OUTPUT", format!("{bridge}-output"), output),
+        ]
     }
 
     /// Whether this listing (`iptables -S`) has exactly our chains, and asks them before anything lets through.
@@ -179,7 +190,7 @@ mod tests {
     use super::*;
 
     fn rules() -> Rules {
-        Rules::new("chub-0", &[Ipv4Addr::new(10, 0, 0, 53)])
+        Rules::new("chub-0", &[Ipv4Addr::new(10, 0, 0, 53)], 998)
     }
 
     /// As iptables lists what it was given.
@@ -193,7 +204,7 @@ mod tests {
 
     #[test]
     fn nobody_gets_in_and_answers_and_names_come_before_what_is_forbidden() {
-        let [(_, _, forward), (_, _, input)] = rules().chains();
+        let [(_, _, forward), (_, _, input), (_, _, output)] = rules().chains();
         assert_eq!(forward[0], "-o chub-0 -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP");
         assert_eq!(forward[1], "! -i chub-0 -j RETURN", "of this network only");
         let first = forward.iter().position(|rule| rule.starts_with("-d 10.0.0.0/8")).unwrap();
@@ -201,6 +212,17 @@ mod tests {
         assert_eq!(forward.len() - first, FORBIDDEN.len());
         assert!(forward.iter().any(|rule| rule == "-d 168.63.129.16/32 -j DROP"));
         assert_eq!(input.last().unwrap(), "-j DROP", "this machine");
+        assert_eq!(
+            output,
+            [
+                "! -o chub-0 -j RETURN",
+                "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN",
+                "-m owner --uid-owner 0 -j RETURN",
+                "-m owner --uid-owner 998 -j RETURN",
+                "-j DROP"
+            ],
+            "of this machine's users only CodeHub's"
+        );
         for rule in forward.iter().chain(&input).filter(|rule| rule.contains("--dport 53")) {
             assert!(rule.starts_with("-d 10.0.0.53/32 "), "to the resolver and nowhere else: {rule}");
         }

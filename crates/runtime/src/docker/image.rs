@@ -12,13 +12,14 @@ use std::{
 
 use bollard::{body_full, errors::Error, query_parameters::CreateImageOptionsBuilder};
 use futures::StreamExt as _;
+use sha2::{Digest as _, Sha256};
 
 use super::{
     PullPolicy,
     engine::{Engine, found},
 };
 use crate::{Result, RuntimeError};
-use codehub_archive::Progress;
+use codehub_archive::{Progress, hex};
 
 /// Where this program is inside our image.
 pub(super) const PROGRAM: &str = "/codehub";
@@ -26,6 +27,13 @@ pub(super) const PROGRAM: &str = "/codehub";
 /// `codehub/ide:{version}`
 pub fn own_image() -> String {
     format!("codehub/ide:{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// `codehub/jobs:{content}`: the image of the storage jobs that are this very program. Another build is another image,
+/// whatever version it calls itself: a job of one that is not like us would be told what it does not understand.
+pub(super) fn job_image(program: &Path) -> io::Result<String> {
+    let digest = Sha256::digest(std::fs::read(program)?);
+    Ok(format!("codehub/jobs:{}", hex(&digest[..6])))
 }
 
 /// Whether the image is one that is built here (`codehub image build`, `scripts/image-build`). A registry's namespace
@@ -107,13 +115,14 @@ fn split_tag(image: &str) -> (&str, &str) {
     }
 }
 
-/// Makes our own image if the engine does not have it.
-pub(super) async fn ensure_own(engine: &Engine, exe: &Path) -> Result<()> {
-    if exists(engine, &own_image()).await? {
+/// Makes the image of the storage jobs if the engine does not have it.
+pub(super) async fn ensure_own(engine: &Engine, image: &str, exe: &Path) -> Result<()> {
+    if exists(engine, image).await? {
         return Ok(());
     }
-    let build = BuildImage { tag: own_image(), program: exe.to_owned(), root: None, uid: 1000, gid: 1000 };
-    tracing::info!(image = build.tag, "the engine does not have our own image yet: making it");
+    let build =
+        BuildImage { tag: image.to_owned(), program: exe.to_owned(), root: None, uid: 1000, gid: 1000 };
+    tracing::info!(image, "the engine does not have the image of our storage jobs yet: making it");
     build_image(engine, &build).await.map(|_| ())
 }
 
@@ -243,6 +252,20 @@ mod tests {
         for theirs in ["codercom/code-server:latest", "registry.example/codehub/ide:1", "codehub:1"] {
             assert!(!is_built_here(theirs), "{theirs}");
         }
+    }
+
+    #[test]
+    fn another_program_is_another_image_whatever_its_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let image_of = |content: &str| {
+            let program = dir.path().join("codehub");
+            std::fs::write(&program, content).unwrap();
+            job_image(&program).unwrap()
+        };
+        assert_eq!(image_of("one"), image_of("one"));
+        assert_ne!(image_of("one"), image_of("two"));
+        assert!(is_built_here(&image_of("one")), "and never pulled");
+        assert!(job_image(Path::new("/no/such/program")).is_err());
     }
 
     /// As of a root made by debootstrap: it has what an image needs anyway.

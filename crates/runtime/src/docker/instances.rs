@@ -11,6 +11,7 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -29,10 +30,12 @@ use codehub_domain::{
     observed::{EndedBy, Instance, InstanceState},
 };
 use futures::StreamExt as _;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::{
-    DockerConfig, Reach, body,
+    DockerConfig, Reach,
+    body::{self, Made},
     engine::{
         Engine, LABEL_CONFIG, LABEL_INSTANCE, LABEL_JOB, LABEL_WORKSPACE, found, is_missing, is_status,
     },
@@ -40,6 +43,7 @@ use super::{
     events, image,
     network::Network,
     safeguards::{self, Watch},
+    sockets::{IO, SOCKET, Sockets},
     write_default_files,
 };
 use crate::{
@@ -47,8 +51,9 @@ use crate::{
     Safeguard,
     process::health::{self, Health},
 };
-use codehub_archive::Progress;
-use codehub_upstream::{InstanceTag, Upstream};
+use codehub_archive::{Progress, hex};
+use codehub_upstream::{Address, InstanceTag, Upstream};
+use uuid::Uuid;
 
 /// How often it is asked whether what is being removed is gone.
 const GONE_STEP: Duration = Duration::from_millis(50);
@@ -80,7 +85,9 @@ struct Inner {
     watch: tokio::sync::Mutex<Watch>,
     /// The volumes that this process has furnished.
     furnished: Mutex<HashMap<WorkspaceId, Generation>>,
-    /// Where containers were last seen: what runs is proxied while the engine is away.
+    /// Where containers listen.
+    sockets: Arc<Sockets>,
+    /// At which sockets containers were last seen: what runs is proxied while the engine is away.
     seen_at: Mutex<HashMap<WorkspaceId, Upstream>>,
     /// Which container of a workspace was last seen to run, and after how many outages of the engine.
     alive: Mutex<HashMap<WorkspaceId, (String, u64)>>,
@@ -88,8 +95,11 @@ struct Inner {
     answered: Mutex<HashMap<WorkspaceId, String>>,
 }
 
+/// What its container is called: one name for one workspace, which the engine gives out once. It is also a name in
+/// the engine's DNS, where its neighbours can ask for it, so it does not tell the id.
 pub(super) fn container_name(id: WorkspaceId) -> String {
-    format!("codehub-ws-{id}")
+    let digest = Sha256::digest(id.to_string().as_bytes());
+    format!("codehub-ws-{}", hex(&digest[..10]))
 }
 
 impl DockerRuntime {
@@ -100,6 +110,7 @@ impl DockerRuntime {
             engine,
             network,
             ide: config.ide.name.as_str().into(),
+            sockets: Arc::new(Sockets::new(&config.data_dir)),
             config,
             making: tokio::sync::Mutex::default(),
             watch: tokio::sync::Mutex::default(),
@@ -222,7 +233,7 @@ impl Instances for DockerRuntime {
                 self.inner.forget(id);
                 Ok(None)
             }
-            // Not knowing better, it is where it was.
+            // Not knowing better, it listens where it did, which nobody else can.
             Err(error @ RuntimeError::Unreachable(_)) => self.inner.last_seen(id).map(Some).ok_or(error),
             Err(error) => Err(error),
         }
@@ -298,7 +309,7 @@ impl Inner {
 
     async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> Result<()> {
         let client = self.engine.client().await?;
-        let body = body::workspace(&self.config, &self.network.name, spec);
+        let wanted = body::workspace(&self.config, &self.network.name, spec, Made::default());
         let volume = spec.volume.to_string();
         let network = async {
             let _one = self.making.lock().await;
@@ -310,7 +321,7 @@ impl Inner {
             let label = |labels: &HashMap<String, String>| labels.get(LABEL_CONFIG).cloned();
             let made_with =
                 container.config.as_ref().and_then(|config| config.labels.as_ref()).and_then(label);
-            let wanted = body.labels.as_ref().and_then(label);
+            let wanted = wanted.labels.as_ref().and_then(label);
             if ended(&container).is_none() && generation == spec.generation() && made_with == wanted {
                 return match &container.id {
                     Some(exact) if is_paused(&container) => self.unpause(exact).await,
@@ -328,6 +339,14 @@ impl Inner {
             return Err(RuntimeError::Failed(format!("the volume {volume} is not this deployment's")));
         }
         network?;
+        let secret =
+            self.config.ide.guard.filter(|_| self.config.reach != Reach::Socket).map(|_| new_secret());
+        let place = match self.config.reach {
+            Reach::Socket => Some(self.prepare_sockets(spec.workspace).await?),
+            Reach::Address | Reach::Port => None,
+        };
+        let made = Made { sockets: place.as_deref(), secret: secret.as_deref() };
+        let body = body::workspace(&self.config, &self.network.name, spec, made);
         let name = container_name(spec.workspace);
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         // It takes a while, and the packet rules only matter once something runs in it.
@@ -336,9 +355,19 @@ impl Inner {
             self.network.shut_in(&self.engine, &self.config).await
         };
         let (created, shut_in) = tokio::join!(client.create_container(Some(options), body), shut_in);
+        if let (Err(_), Some(place)) = (&created, &place) {
+            // Nothing was ever in it.
+            let _ = std::fs::remove_dir(place);
+        }
         let exact = created.map_err(|error| {
             if is_status(&error, 409) {
                 RuntimeError::Failed(format!("the name {name} is taken by a container that is not ours"))
+            } else if let Some(place) = place.as_deref().filter(|_| no_such_source(&error)) {
+                RuntimeError::Failed(format!(
+                    "the engine does not see CodeHub's data directory ({}): mount it into CodeHub's container under \
+                     the name it has outside, or set RUNTIME_REACH to address or port; see docs/DOCKER.md",
+                    place.display()
+                ))
             } else if is_missing(&error) {
                 RuntimeError::ImagePull(format!("the image {} is not there: {error}", spec.image_ref))
             } else {
@@ -442,7 +471,17 @@ impl Inner {
         for exact in self.containers_of(id).await? {
             self.stop_exactly(&exact).await?;
         }
-        Ok(())
+        let sockets = Arc::clone(&self.sockets);
+        let removed = tokio::task::spawn_blocking(move || sockets.remove(id)).await;
+        removed.map_err(|error| RuntimeError::Failed(error.to_string()))
+    }
+
+    async fn prepare_sockets(&self, id: WorkspaceId) -> Result<PathBuf> {
+        let sockets = Arc::clone(&self.sockets);
+        let prepared = tokio::task::spawn_blocking(move || sockets.prepare(id)).await;
+        prepared.map_err(std::io::Error::other).flatten().map_err(|error| {
+            RuntimeError::Failed(format!("there can be no directory for the workspace's socket: {error}"))
+        })
     }
 
     async fn stop_exactly(&self, exact: &str) -> Result<()> {
@@ -474,12 +513,15 @@ impl Inner {
         let fill = crate::ide::Fill {
             port: self.config.port,
             socket: None,
+            guarded: false,
             home: &self.config.home,
             id: &id,
             base_path: &base_path,
         };
         let path = self.config.ide.health_path(&fill);
-        match health::ask(&upstream.address, &path, self.config.health_timeout).await {
+        match health::ask(&upstream.address, upstream.secret.as_ref(), &path, self.config.health_timeout)
+            .await
+        {
             Health::Well => Ok(InstanceState::Ready),
             Health::NotYet => Ok(InstanceState::Alive),
             Health::Silent => Err(RuntimeError::Unreachable(format!(
@@ -489,31 +531,44 @@ impl Inner {
         }
     }
 
-    /// Where the container is reached, as long as it is this one; remembered for when the engine is away.
+    /// Where the container is reached, as long as it is this one. It was made by an earlier CodeHub, perhaps: what
+    /// it has counts, and not what a new one would have. A socket is remembered for when the engine is away: nobody
+    /// but the container can listen there. An address may be another's by then.
     fn upstream(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Option<Upstream> {
-        let settings = container.network_settings.as_ref()?;
-        let address = match self.config.reach {
-            Reach::Port => {
-                let bound = settings.ports.as_ref()?.get(&format!("{}/tcp", self.config.port))?.as_ref()?;
-                let port = bound.iter().find_map(|binding| binding.host_port.as_ref()?.parse().ok())?;
-                SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-            }
-            Reach::Address => {
-                let networks = settings.networks.as_ref()?;
-                let ip: IpAddr = networks.get(&self.network.name)?.ip_address.as_ref()?.parse().ok()?;
-                SocketAddr::from((ip, self.config.port))
-            }
-        };
+        let address = socket_of(container).map(|path| Address::Socket(path.into())).or_else(|| {
+            self.published(container).or_else(|| self.own_address(container)).map(Address::from)
+        })?;
         // A container that was started again is another instance.
         let begun = container.state.as_ref().and_then(|state| state.started_at.as_ref());
         let upstream = Upstream {
-            address: address.into(),
+            address,
             instance: InstanceTag::of(&(container.id.as_ref()?, begun)),
             ide: Arc::clone(&self.ide),
             keeps_prefix: !self.config.ide.strip_prefix,
+            secret: self.config.ide.guard.and_then(|guard| {
+                let env = container.config.as_ref()?.env.as_ref()?;
+                let secret = env.iter().find_map(|line| line.strip_prefix(guard.env)?.strip_prefix('='))?;
+                Some(guard.header(secret))
+            }),
         };
-        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).insert(id, upstream.clone());
+        if upstream.address.port().is_none() {
+            self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).insert(id, upstream.clone());
+        }
         Some(upstream)
+    }
+
+    /// The port of 127.0.0.1 that leads to it.
+    fn published(&self, container: &ContainerInspectResponse) -> Option<SocketAddr> {
+        let ports = container.network_settings.as_ref()?.ports.as_ref()?;
+        let bound = ports.get(&format!("{}/tcp", self.config.port))?.as_ref()?;
+        let port = bound.iter().find_map(|binding| binding.host_port.as_ref()?.parse().ok())?;
+        Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    fn own_address(&self, container: &ContainerInspectResponse) -> Option<SocketAddr> {
+        let networks = container.network_settings.as_ref()?.networks.as_ref()?;
+        let ip: IpAddr = networks.get(&self.network.name)?.ip_address.as_ref()?.parse().ok()?;
+        Some(SocketAddr::from((ip, self.config.port)))
     }
 
     fn forget(&self, id: WorkspaceId) {
@@ -523,6 +578,23 @@ impl Inner {
     fn last_seen(&self, id: WorkspaceId) -> Option<Upstream> {
         self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
+}
+
+/// The socket on which a container listens, by its name out here.
+fn socket_of(container: &ContainerInspectResponse) -> Option<String> {
+    let mounts = container.mounts.as_ref()?;
+    let place = mounts.iter().find(|mount| mount.destination.as_deref() == Some(IO))?.source.as_ref()?;
+    Some(format!("{place}/{}", SOCKET.strip_prefix(IO)?.trim_start_matches('/')))
+}
+
+/// Whether the engine says that what is to be mounted is not there.
+pub(super) fn no_such_source(error: &bollard::errors::Error) -> bool {
+    is_status(error, 400) && error.to_string().contains("bind source path does not exist")
+}
+
+fn new_secret() -> String {
+    let random = [0; 2].map(|_| Uuid::new_v4().simple().to_string());
+    random.concat()
 }
 
 /// Removes a container by its exact id, and waits until it is gone.

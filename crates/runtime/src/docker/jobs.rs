@@ -105,6 +105,8 @@ struct Inner {
     gid: u32,
     /// What the helpers' image is made from, should the engine not have it.
     exe: PathBuf,
+    /// Which image that is.
+    image: tokio::sync::OnceCell<String>,
     making: tokio::sync::Mutex<()>,
 }
 
@@ -113,7 +115,9 @@ impl Jobs {
     /// helpers' image, it is made from `exe`.
     pub fn new(engine: Arc<Engine>, deployment: &str, (uid, gid): (u32, u32), exe: PathBuf) -> Self {
         let making = tokio::sync::Mutex::default();
-        Self { inner: Arc::new(Inner { engine, deployment: deployment.to_owned(), uid, gid, exe, making }) }
+        let image = tokio::sync::OnceCell::new();
+        let deployment = deployment.to_owned();
+        Self { inner: Arc::new(Inner { engine, deployment, uid, gid, exe, image, making }) }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
@@ -148,7 +152,7 @@ impl Jobs {
         let inner = &self.inner;
         {
             let _one = inner.making.lock().await;
-            image::ensure_own(&inner.engine, &inner.exe).await?;
+            image::ensure_own(&inner.engine, inner.image().await?, &inner.exe).await?;
         }
         // What is left may be of whoever leads now.
         fence.check().await?;
@@ -242,7 +246,7 @@ impl Inner {
     ) -> Result<Running> {
         let client = self.engine.client().await?;
         let options = CreateContainerOptionsBuilder::new().name(name).build();
-        let body = self.body(job, key, volume_labels);
+        let body = self.body(self.image().await?, job, key, volume_labels);
         let created = client.create_container(Some(options), body).await;
         let exact = created.map_err(self.engine.failed("make a storage job"))?.id;
         let guard = Guard { engine: Arc::clone(&self.engine), exact: Some(exact.clone()) };
@@ -267,7 +271,25 @@ impl Inner {
         })
     }
 
-    fn body(&self, job: &Job, key: &VolumeKey, volume_labels: Option<Labels>) -> ContainerCreateBody {
+    /// The image of the helpers, by what is in it.
+    async fn image(&self) -> Result<&str> {
+        let name = || async {
+            let exe = self.exe.clone();
+            let named = tokio::task::spawn_blocking(move || image::job_image(&exe)).await;
+            named.map_err(std::io::Error::other).flatten().map_err(|error| {
+                RuntimeError::Failed(format!("{} cannot be read: {error}", self.exe.display()))
+            })
+        };
+        self.image.get_or_try_init(name).await.map(String::as_str)
+    }
+
+    fn body(
+        &self,
+        image: &str,
+        job: &Job,
+        key: &VolumeKey,
+        volume_labels: Option<Labels>,
+    ) -> ContainerCreateBody {
         let root = "0:0".to_owned();
         let (words, user, capabilities, read_only) = match job {
             Job::Prepare { at_least } => {
@@ -296,7 +318,7 @@ impl Inner {
         cmd.extend(words);
         let stdin = job.listens();
         ContainerCreateBody {
-            image: Some(image::own_image()),
+            image: Some(image.to_owned()),
             entrypoint: Some(vec![image::PROGRAM.to_owned()]),
             cmd: Some(cmd),
             user: Some(user),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `engine` | the connection, what errors mean, whose things are whose |
 //! | `instances`, `body` | the runtime port; what a workspace's container may and may not |
+//! | `sockets` | the directories in which containers listen |
 //! | `network`, `isolation`, `firewall` | a network of the deployment's own, and what passes between it and the rest |
 //! | `safeguards` | whether all that is so, for an operator |
 //! | `privileged` | running the programs that change this machine's network |
@@ -29,6 +30,7 @@ mod jobs;
 mod network;
 mod privileged;
 mod safeguards;
+mod sockets;
 mod transfer;
 mod volumes;
 mod write_default_files;
@@ -42,7 +44,7 @@ pub use privileged::keep_capabilities_to_ourselves;
 pub use transfer::DockerTransfer;
 pub use volumes::DockerVolumes;
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use crate::ide::ResolvedIde;
 
@@ -60,10 +62,36 @@ pub enum PullPolicy {
 /// How the proxy gets to a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// A port of 127.0.0.1 that the engine chooses.
-    Port,
+    /// A Unix socket in a directory of CodeHub's that is mounted: for an engine on the same machine.
+    Socket,
     /// The container's own address: for a CodeHub on the engine's machine or on the same network.
     Address,
+    /// A port of 127.0.0.1 that the engine chooses: for an engine in a virtual machine of this one.
+    Port,
+}
+
+impl Reach {
+    /// What is used where nothing is said: a socket where engine and program can, otherwise the address.
+    ///
+    /// # Errors
+    /// The choice does not go together with what the program can.
+    pub fn resolve(choice: Option<Self>, engine: &Engine, ide: &ResolvedIde) -> Result<Self, String> {
+        match choice {
+            None if engine.is_local() && ide.can_use_socket() => Ok(Self::Socket),
+            Some(Self::Socket) if !ide.can_use_socket() => Err(
+                "RUNTIME_REACH=socket: nobody has told the image's program to listen on a socket; set IDE, or \
+                 IDE_COMMAND with {socket}, or RUNTIME_REACH=address"
+                    .to_owned(),
+            ),
+            Some(Self::Socket) => Ok(Self::Socket),
+            _ if !ide.can_use_port() => Err(
+                "IDE_COMMAND listens on {socket}, which needs RUNTIME_REACH=socket and an engine on this machine; \
+                 use {port} instead"
+                    .to_owned(),
+            ),
+            other => Ok(other.unwrap_or(Self::Address)),
+        }
+    }
 }
 
 /// What every workspace's container is like.
@@ -86,6 +114,8 @@ pub struct DockerConfig {
     pub read_only: bool,
     pub pull: PullPolicy,
     pub reach: Reach,
+    /// CodeHub's own directory, in which the directories of sockets are made.
+    pub data_dir: PathBuf,
     /// An existing network to use; empty: one of our own.
     pub network: String,
     pub firewall: FirewallChoice,

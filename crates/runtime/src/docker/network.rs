@@ -2,7 +2,7 @@
 //! they do not get to what is private: all three hang on state of the engine's machine that others change,
 //! too, so it is looked at before every start and at every survey, and put right where that can be done.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, os::unix::fs::MetadataExt as _, path::Path};
 
 use bollard::models::{NetworkCreateRequest, NetworkInspect};
 
@@ -49,7 +49,7 @@ impl Network {
         };
         // Names of interfaces have at most 15 characters.
         let bridge = format!("chub-{short}");
-        let rules = Rules::new(&bridge, &config.dns);
+        let rules = Rules::new(&bridge, &config.dns, codehubs_user(&config.data_dir));
         Self { name, bridge, rules }
     }
 
@@ -147,7 +147,7 @@ impl Network {
                 Ok(())
             }
             FirewallChoice::Always => Err(RuntimeError::Failed(format!(
-                "workspaces cannot be shut in ({why}); see docs/SECURITY.md, or set RUNTIME_FIREWALL to auto or never \
+                "workspaces cannot be isolated ({why}); see docs/SECURITY.md, or set RUNTIME_FIREWALL to auto or never \
                  to start them all the same"
             ))),
         }
@@ -205,6 +205,11 @@ impl Network {
     }
 }
 
+/// Who runs CodeHub: whoever owns its data, also where somebody else looks (as with `doctor`).
+fn codehubs_user(data_dir: &Path) -> u32 {
+    data_dir.metadata().map_or_else(|_| rustix::process::geteuid().as_raw(), |data| data.uid())
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -216,7 +221,7 @@ mod tests {
         let network = Network {
             name: "n".into(),
             bridge: "chub-0".into(),
-            rules: Rules::new("chub-0", &[Ipv4Addr::BROADCAST]),
+            rules: Rules::new("chub-0", &[Ipv4Addr::BROADCAST], 0),
         };
         let ours = NetworkInspect {
             driver: Some("bridge".into()),

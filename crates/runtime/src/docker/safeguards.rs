@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    DockerConfig,
+    DockerConfig, Reach,
     engine::Engine,
     firewall::FirewallChoice,
     network::{Network, Repair, ShutIn},
@@ -30,6 +30,7 @@ async fn look_at(engine: &Engine, network: &Network, config: &DockerConfig) -> V
     let Ok(shut_in) = network.look(engine, config, Repair::No).await else { return Vec::new() };
     let mut all = Vec::new();
     all.extend(version(engine).await.map(|version| of_engine(&version, &shut_in)));
+    all.push(of_reach(config, &shut_in));
     all.push(of_firewall(shut_in, config.firewall));
     all
 }
@@ -66,6 +67,31 @@ fn of_engine(version: &str, shut_in: &ShutIn) -> Safeguard {
     Safeguard { name: "engine", state, text }
 }
 
+/// Who else gets to the program of a workspace, of which all depends: it is a shell.
+fn of_reach(config: &DockerConfig, shut_in: &ShutIn) -> Safeguard {
+    let closed = !matches!(shut_in, ShutIn::No(_));
+    let (state, text) = match config.reach {
+        Reach::Socket => {
+            (SafeguardState::Good, "workspaces listen on sockets that only CodeHub's user gets to".to_owned())
+        }
+        Reach::Address | Reach::Port if config.ide.guard.is_some() => (
+            SafeguardState::Good,
+            "workspaces listen on ports and ask for a secret that only CodeHub sends".to_owned(),
+        ),
+        Reach::Address if closed => (
+            SafeguardState::Good,
+            "workspaces listen on ports, and packet rules let only CodeHub's user of this machine connect".to_owned(),
+        ),
+        Reach::Address | Reach::Port => (
+            SafeguardState::Note,
+            "workspaces listen on ports and ask for no secret: whoever gets to their address, as every user of the \
+             engine's machine does, gets in. Give the program a socket ({socket} in IDE_COMMAND, RUNTIME_REACH=socket)"
+                .to_owned(),
+        ),
+    };
+    Safeguard { name: "reach", state, text }
+}
+
 fn of_firewall(shut_in: ShutIn, choice: FirewallChoice) -> Safeguard {
     let (state, text) = match (shut_in, choice) {
         (ShutIn::Yes | ShutIn::Again, _) => {
@@ -76,10 +102,10 @@ fn of_firewall(shut_in: ShutIn, choice: FirewallChoice) -> Safeguard {
             "the first workspace's start makes the network and its packet rules".to_owned(),
         ),
         (ShutIn::No(why), FirewallChoice::Always) => {
-            (SafeguardState::Bad, format!("workspaces are not shut in, and none will start: {why}"))
+            (SafeguardState::Bad, format!("workspaces are not isolated, and none will start: {why}"))
         }
         (ShutIn::No(why), FirewallChoice::Auto | FirewallChoice::Never) => {
-            (SafeguardState::Note, format!("workspaces are not shut in: {why}"))
+            (SafeguardState::Note, format!("workspaces are not isolated: {why}"))
         }
     };
     Safeguard { name: "firewall", state, text }
@@ -111,7 +137,7 @@ impl Watch {
             }
             ShutIn::No(why) => {
                 if self.problem.as_ref() != Some(&why) && config.firewall != FirewallChoice::Never {
-                    tracing::error!(why, "workspaces that run are not shut in");
+                    tracing::error!(why, "running workspaces are not isolated");
                 }
                 self.problem = Some(why);
             }

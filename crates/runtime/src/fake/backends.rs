@@ -11,7 +11,7 @@ use super::{
 };
 use crate as runtime;
 use crate::{
-    Among, Fence, InstanceSpec, Instances, Listed, LogQuery, LogStream, RuntimeError,
+    Among, Fence, InstanceSpec, Instances, LineTo, Listed, LogQuery, LogStream, RuntimeError,
     archives::{
         Archives, ListedArchive,
         record::{head_recorded, record},
@@ -94,6 +94,10 @@ impl Instances for FakeBackends {
 
     async fn upstream(&self, id: WorkspaceId) -> runtime::Result<Option<runtime::Upstream>> {
         Ok(self.world.upstream(id))
+    }
+
+    async fn line(&self, id: WorkspaceId) -> runtime::Result<LineTo> {
+        Ok(self.world.line(id))
     }
 
     async fn logs(&self, _id: WorkspaceId, query: LogQuery) -> runtime::Result<LogStream> {

@@ -5,17 +5,30 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use codehub_domain::{VolumeKey, WorkspaceId};
 
-use super::{FakeBackends, Faults, Gate, World};
+use super::{FakeBackends, Faults, Gate, LineServer, World};
 use crate::{
     Instances,
     contract::{Hands, Harness, contract_suite},
 };
 
 contract_suite!(super::harness);
+contract_suite!(lines super::harness);
 
 async fn harness() -> Harness {
     let world = World::new(1, Faults::NONE, None);
     world.listen_at(([127, 0, 0, 1], 9).into());
+    let home = tempfile::tempdir().unwrap();
+    let inside = codehub_inside::line::Inside::new(home.path(), true).unwrap();
+    world.answer_lines(LineServer::new(move |line| {
+        let (inside, home) = (inside.clone(), home.path().to_owned());
+        Box::pin(async move {
+            assert!(home.exists());
+            tokio::select! {
+                () = inside.serve(line) => {}
+                _ = inside.watch_children() => {}
+            }
+        })
+    }));
     let fake = Arc::new(FakeBackends { world: world.clone(), gate: Gate::new() });
     Harness {
         instances: fake.clone(),

@@ -9,4 +9,4 @@ mod world;
 
 pub use backends::{FakeBackends, recorded};
 pub use gate::Gate;
-pub use world::{Faults, Mutation, World, short};
+pub use world::{Faults, LineServer, Mutation, World, short};

@@ -15,10 +15,13 @@ use codehub_domain::{
     observed::{EndedBy, Instance, InstanceState, Waiting, WaitingFor},
 };
 use codehub_upstream::{InstanceTag, Upstream};
+use futures::future::BoxFuture;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use tokio::time::Instant;
+use tokio::{io::DuplexStream, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::Gate;
+use crate::LineTo;
 
 /// How badly the world behaves. Probabilities, 0 to 1.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +81,8 @@ struct Running {
     late: bool,
     /// No other has this number.
     number: u64,
+    /// Ends with it.
+    lines: CancellationToken,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -107,7 +112,25 @@ struct State {
     trace: Vec<String>,
     began: Instant,
     listens_at: Option<SocketAddr>,
+    line_server: Option<LineServer>,
     pings: u32,
+}
+
+/// What answers on the lines of all instances.
+#[derive(Clone)]
+pub struct LineServer(Arc<dyn Fn(DuplexStream) -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl LineServer {
+    /// Each line is given to it, and served until the future ends.
+    pub fn new(serve: impl Fn(DuplexStream) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(serve))
+    }
+}
+
+impl std::fmt::Debug for LineServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LineServer")
+    }
 }
 
 /// A handle on the world; clones share it.
@@ -138,6 +161,7 @@ impl World {
             trace: Vec::new(),
             began: Instant::now(),
             listens_at: None,
+            line_server: None,
             pings: 0,
         })))
     }
@@ -149,6 +173,23 @@ impl World {
     /// Where every instance is said to listen from now on: something real, for whoever connects.
     pub fn listen_at(&self, addr: SocketAddr) {
         self.lock().listens_at = Some(addr);
+    }
+
+    /// Who answers on lines from now on; nobody unless said.
+    pub fn answer_lines(&self, server: LineServer) {
+        self.lock().line_server = Some(server);
+    }
+
+    pub(super) fn line(&self, workspace: WorkspaceId) -> LineTo {
+        let state = self.lock();
+        let running = state.instances.get(&workspace).filter(|running| running.ended.is_none());
+        let Some(running) = running else { return LineTo::NotRunning };
+        let Some(LineServer(serve)) = &state.line_server else {
+            return LineTo::Nobody("nobody answers lines in this world");
+        };
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(running.lines.clone().run_until_cancelled_owned(serve(theirs)));
+        LineTo::Open(Box::new(ours))
     }
 
     /// How often the runtime was asked whether it answers.
@@ -284,6 +325,7 @@ impl World {
     pub fn kill(&self, workspace: WorkspaceId) {
         if let Some(running) = self.lock().instances.get_mut(&workspace) {
             running.ended.get_or_insert_with(|| (EndedBy::Program, "killed by signal 9".into()));
+            running.lines.cancel();
         }
     }
 
@@ -414,13 +456,23 @@ impl World {
         state.next_instance += 1;
         state.instances.insert(
             key.workspace,
-            Running { generation: key.generation, ready_at, waiting, ended: None, late, number },
+            Running {
+                generation: key.generation,
+                ready_at,
+                waiting,
+                ended: None,
+                late,
+                number,
+                lines: CancellationToken::new(),
+            },
         );
         Ok(())
     }
 
     pub(super) fn stop(&self, workspace: WorkspaceId) {
-        self.lock().instances.remove(&workspace);
+        if let Some(stopped) = self.lock().instances.remove(&workspace) {
+            stopped.lines.cancel();
+        }
     }
 
     pub(super) fn instance(&self, workspace: WorkspaceId, may_die: bool) -> Option<Instance> {

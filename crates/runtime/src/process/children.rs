@@ -39,7 +39,7 @@ impl Children {
         tokio::spawn(async move {
             let how = match child.wait().await {
                 Ok(status) => describe(status),
-                Err(error) => format!("ended, nobody knows how ({error})"),
+                Err(error) => format!("ended for an unknown reason ({error})"),
             };
             tell.send_replace(Some(how.clone()));
             then(how).await;

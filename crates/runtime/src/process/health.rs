@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::Address;
+use super::super::{Address, Secret};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
@@ -16,19 +16,29 @@ pub(crate) enum Health {
     Silent,
 }
 
-pub(crate) async fn ask(upstream: &Address, path: &str, patience: Duration) -> Health {
-    match tokio::time::timeout(patience, status(upstream, path)).await {
+pub(crate) async fn ask(
+    upstream: &Address,
+    secret: Option<&Secret>,
+    path: &str,
+    patience: Duration,
+) -> Health {
+    match tokio::time::timeout(patience, status(upstream, secret, path)).await {
         Err(_) => Health::Silent,
         Ok(Ok(Some(status))) if status < 500 => Health::Well,
         Ok(_) => Health::NotYet,
     }
 }
 
-async fn status(upstream: &Address, path: &str) -> io::Result<Option<u16>> {
+pub(crate) async fn status(
+    upstream: &Address,
+    secret: Option<&Secret>,
+    path: &str,
+) -> io::Result<Option<u16>> {
     let mut stream = upstream.connect().await?;
     let host = upstream.port().map_or_else(|| "localhost".to_owned(), |address| address.to_string());
+    let secret = secret.map(|secret| format!("{}\r\n", secret.line())).unwrap_or_default();
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: codehub-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: codehub-health\r\nAccept: */*\r\n{secret}Connection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
     let mut line = Vec::with_capacity(64);
@@ -65,7 +75,7 @@ mod tests {
                 None => std::future::pending().await,
             }
         });
-        let health = ask(&upstream, "/ok", Duration::from_millis(300)).await;
+        let health = ask(&upstream, None, "/ok", Duration::from_millis(300)).await;
         server.abort();
         health
     }
@@ -85,7 +95,7 @@ mod tests {
     async fn nobody_there_is_not_yet() {
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         for upstream in [address.into(), Address::Socket("/no/such/socket".into())] {
-            assert_eq!(ask(&upstream, "/", Duration::from_secs(1)).await, Health::NotYet);
+            assert_eq!(ask(&upstream, None, "/", Duration::from_secs(1)).await, Health::NotYet);
         }
     }
 }

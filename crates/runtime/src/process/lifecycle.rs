@@ -226,7 +226,7 @@ impl Inner {
         })
     }
 
-    /// Takes a port, makes room for a socket and writes down what is about to be started.
+    /// Takes a port, makes room for sockets and writes down what is about to be started.
     async fn reserve(self: &Arc<Self>, spec: &InstanceSpec, home: &Home) -> io::Result<Record> {
         let _gate = self.ports.lock().await;
         let inner = Arc::clone(self);
@@ -236,9 +236,7 @@ impl Inner {
             for other in inner.records.all()?.into_iter().filter(|&other| other != id) {
                 taken.extend(inner.records.load(other)?.map(|record| record.port));
             }
-            if inner.on_socket || inner.sandbox().is_some() {
-                inner.sockets.prepare(id)?;
-            }
+            inner.sockets.prepare(id)?;
             free_port(&taken)
         });
         let listen = Listen { port: port.await?, socket: self.on_socket };
@@ -257,7 +255,7 @@ impl Inner {
     ) -> Record {
         let (id, home) = (workspace.to_string(), home.told.to_string_lossy());
         let path = socket.then(|| self.sockets.path(workspace));
-        let fill = Fill { port, socket: path.as_deref(), home: &home, id: &id, base_path };
+        let fill = Fill { port, socket: path.as_deref(), guarded: false, home: &home, id: &id, base_path };
         Record {
             workspace,
             generation,
@@ -300,7 +298,7 @@ impl Inner {
                     }
                     State::Running { process } => {
                         let how = self.children.how_ended(process).await;
-                        (EndedBy::Program, how.unwrap_or_else(|| "not running any more".to_owned()))
+                        (EndedBy::Program, how.unwrap_or_else(|| "no longer running".to_owned()))
                     }
                 };
                 let state = State::Ended { how: how.clone(), by, process: record.process().cloned() };
@@ -336,11 +334,8 @@ impl Inner {
             let left = members(&table, id, None, &inner.boot);
             let left = left.first().and_then(|left| table.iter().find(|it| it.stat.pid == left.pid));
             Ok(left.and_then(|left| inner.recognised(left, None)).map_or(Sighting::Nothing, |record| {
-                let state = State::Ended {
-                    how: "not running any more".to_owned(),
-                    by: EndedBy::Program,
-                    process: None,
-                };
+                let state =
+                    State::Ended { how: "no longer running".to_owned(), by: EndedBy::Program, process: None };
                 Sighting::Gone(Record { state, ..record })
             }))
         })

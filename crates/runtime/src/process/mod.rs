@@ -25,6 +25,7 @@ mod home;
 mod lifecycle;
 mod logs;
 mod network;
+mod peer;
 mod proc_scan;
 mod record;
 mod safeguards;
@@ -65,7 +66,7 @@ use self::{
 };
 pub use self::{logs::LogLimits, network::NetworkChoice, shim::Limits};
 use super::{
-    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, Listed, LogQuery, LogStream, Result,
+    Address, Among, Fence, InstanceSpec, InstanceTag, Instances, LineTo, Listed, LogQuery, LogStream, Result,
     RuntimeError, Safeguard, SandboxChoice, Upstream, ide::ResolvedIde,
 };
 
@@ -74,6 +75,8 @@ const DYING: Duration = Duration::from_millis(500);
 const DYING_STEP: Duration = Duration::from_millis(20);
 /// How often the process table is searched for workspaces that have no record.
 const SEARCH_EVERY: Duration = Duration::from_secs(30);
+/// Why nobody answers in a workspace that runs.
+const OLDER: &str = "the program that does this does not run in the workspace: restart the workspace";
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// The program that becomes the workspace's program (see [`shim`]), and its words before ours.
@@ -173,6 +176,8 @@ struct Inner {
     records: Records,
     logs: Logs,
     sockets: Sockets,
+    /// Held by whoever looks where a connection comes from.
+    peers: tokio::sync::Mutex<()>,
     /// Whether new workspaces listen there, and not on a port.
     on_socket: bool,
     probed: Probed,
@@ -212,6 +217,7 @@ impl ProcessRuntime {
             records,
             logs,
             sockets,
+            peers: tokio::sync::Mutex::default(),
             on_socket,
             probed,
             host: HostEnv::read(),
@@ -296,6 +302,14 @@ impl Instances for ProcessRuntime {
         self.sandboxed()
     }
 
+    async fn comes_from_instance(&self, peer: SocketAddr) -> bool {
+        // One at a time: whoever asks often is not to keep the machine busy with it.
+        let _one = self.inner.peers.lock().await;
+        let inner = Arc::clone(&self.inner);
+        let told = blocking(move || peer::is_workspace(peer, &inner.config.deployment)).await;
+        told.unwrap_or(true)
+    }
+
     async fn safeguards(&self) -> Vec<Safeguard> {
         safeguards::look(&self.inner.probed, &self.inner.config)
     }
@@ -309,7 +323,25 @@ impl Instances for ProcessRuntime {
             instance: InstanceTag::of(&record.process()),
             ide: record.ide.into(),
             keeps_prefix: !self.inner.config.ide.strip_prefix,
+            secret: None,
         }))
+    }
+
+    async fn line(&self, id: WorkspaceId) -> Result<LineTo> {
+        let inner = Arc::clone(&self.inner);
+        let unknown = |error: io::Error| RuntimeError::Unreachable(format!("no line to {id}: {error}"));
+        if blocking(move || inner.running(id)).await.map_err(unknown)?.is_none() {
+            return Ok(LineTo::NotRunning);
+        }
+        let address = self.inner.sockets.line_address(id);
+        match tokio::time::timeout(self.inner.config.health_timeout, address.connect()).await {
+            Ok(Ok(stream)) => Ok(LineTo::Open(Box::new(stream))),
+            Ok(Err(error)) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(LineTo::Nobody(OLDER)),
+                _ => Err(unknown(error)),
+            },
+            Err(_) => Err(unknown(io::ErrorKind::TimedOut.into())),
+        }
     }
 
     async fn logs(&self, id: WorkspaceId, query: LogQuery) -> Result<LogStream> {
@@ -371,7 +403,7 @@ impl Inner {
 
     async fn health_of(self: &Arc<Self>, record: &Record) -> Result<InstanceState> {
         let address = self.address_of(record);
-        let health = health::ask(&address, &record.health_path, self.config.health_timeout).await;
+        let health = health::ask(&address, None, &record.health_path, self.config.health_timeout).await;
         if health == Health::Well {
             if let Some(process) = record.process() {
                 self.answered().insert(record.workspace, process.clone());

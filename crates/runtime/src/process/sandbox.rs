@@ -25,7 +25,9 @@ use super::{
     ProcessConfig,
     home::Home,
     network::{Network, NetworkChoice, ResolvConf, system_path},
+    shim,
     show::{Needs, Shown},
+    sockets,
 };
 
 /// Where CodeHub itself is inside.
@@ -105,6 +107,8 @@ pub(super) struct Inside<'a> {
     pub(super) port: Option<u16>,
     /// The program and its words.
     pub(super) command: Vec<String>,
+    /// Whether the program inside stays, and answers.
+    pub(super) has_line: bool,
 }
 
 /// Finds out once whether workspaces will be shut in, by shutting something in.
@@ -221,12 +225,22 @@ impl Sandbox {
         format!("{IO}/ide")
     }
 
+    /// Where the program inside answers, as it is called inside.
+    fn line(&self) -> shim::Line {
+        shim::Line { path: Path::new(IO).join(sockets::LINE), shares_network: self.network.is_none() }
+    }
+
     /// Runs something in it, as a workspace would be.
     async fn works(&self, config: &ProcessConfig) -> Result<(), String> {
         let place = self.made.join("probe");
         let home = Home { volume: place.clone(), told: config.home.clone(), former: Vec::new() };
-        let inside =
-            Inside { home: &home, sockets: &place, port: None, command: vec!["/bin/true".to_owned()] };
+        let inside = Inside {
+            home: &home,
+            sockets: &place,
+            port: None,
+            command: vec!["/bin/true".to_owned()],
+            has_line: false,
+        };
         let words = self.words(&inside, config).map_err(|error| error.to_string())?;
         let (program, arguments) = words.split_first().ok_or("nothing to run")?;
         // Not a pipe: whoever is left behind would hold it open.
@@ -307,7 +321,7 @@ impl Sandbox {
         words.extend(args.0);
         words.push(CODEHUB.into());
         words.extend(config.shim.args.iter().map(OsString::from));
-        words.extend(config.limits.inside());
+        words.extend(config.limits.inside(inside.has_line.then(|| self.line()).as_ref()));
         words.push("--".into());
         words.extend(command.into_iter().map(OsString::from));
         Ok(words)

@@ -13,6 +13,7 @@
 //! | limits, `stay` | the first one, around a network of the workspace's own: stays, because `pasta` hides its own environment, and with it whose it is |
 //! | `inner`, `routes=…` | between `pasta` and the sandbox: in the workspace's network, and still allowed to change it |
 //! | `inner`, `processes=…` | in the sandbox: a limit that counts for this workspace and no other |
+//! | `line=…`, `shared-network` | the last one of them, whichever that is: stays as the workspace's first process, parent of the program, and answers CodeHub there |
 //!
 //! Its output is the workspace's log already, so that is where it says why it could not.
 
@@ -28,7 +29,7 @@ use std::{
             process::{CommandExt, ExitStatusExt},
         },
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -42,6 +43,31 @@ pub const FAILED: i32 = 127;
 pub(super) const INNER: &str = "inner";
 /// The word of a shim that stays, as the parent of the program.
 const STAY: &str = "stay";
+/// The word of one whose workspace is in the machine's own network.
+const SHARED_NETWORK: &str = "shared-network";
+
+/// What a workspace's first process must know besides its program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The socket on which it answers.
+    pub path: PathBuf,
+    /// The workspace is in the machine's own network.
+    pub shares_network: bool,
+}
+
+impl Line {
+    /// The words of the shim that becomes it.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let mut word = OsString::from("line=");
+        word.push(&self.path);
+        let shared = self.shares_network.then(|| OsString::from(SHARED_NETWORK));
+        std::iter::once(word).chain(shared).collect()
+    }
+}
+
+/// Runs a program as a workspace's first process until it has ended, and returns its status. Calls its last argument once
+/// the program runs.
+pub type FirstProcess = fn(Line, Command, &mut dyn FnMut()) -> std::io::Result<i32>;
 
 /// Limits for every workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,22 +92,25 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The words of the first shim, before the program; [`main`] reads them.
-    pub(super) fn words(&self, stay: bool) -> Vec<String> {
+    /// The words of the first shim, before the program; [`main`] reads them. Either it stays, or it is the last one and
+    /// may have a line.
+    pub(super) fn words(&self, stay: bool, line: Option<&Line>) -> Vec<OsString> {
         let mut words = vec![
-            format!("open-files={}", self.open_files),
-            format!("core={}", self.core),
-            format!("oom-score-adj={}", self.oom_score_adj),
-            format!("umask={}", self.umask),
+            format!("open-files={}", self.open_files).into(),
+            format!("core={}", self.core).into(),
+            format!("oom-score-adj={}", self.oom_score_adj).into(),
+            format!("umask={}", self.umask).into(),
         ];
-        words.extend(stay.then(|| STAY.to_owned()));
-        words.push("--".to_owned());
+        words.extend(stay.then(|| STAY.into()));
+        words.extend(line.map(Line::words).unwrap_or_default());
+        words.push("--".into());
         words
     }
 
     /// The words of the shim in the sandbox.
-    pub(super) fn inside(&self) -> Vec<OsString> {
+    pub(super) fn inside(&self, line: Option<&Line>) -> Vec<OsString> {
         let mut words = vec![OsString::from(INNER)];
+        words.extend(line.map(Line::words).unwrap_or_default());
         if self.processes > 0 && counts_by_workspace() {
             words.push(format!("processes={}", self.processes).into());
         }
@@ -107,19 +136,24 @@ pub(super) fn routes(ip: &Path, batch: &str) -> OsString {
     word
 }
 
-/// Becomes the program. `args` is what follows the name of the hidden subcommand.
-pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
+/// Becomes the program, or its parent. `args` is what follows the name of the hidden subcommand.
+pub fn main(args: impl IntoIterator<Item = OsString>, first_process: FirstProcess) -> ! {
     // A copy that the kernel closes when this has become the program, and not a moment before.
     let mut launch = std::io::stdin().as_fd().try_clone_to_owned().ok();
-    let why = run(args.into_iter(), &mut launch);
+    let why = run(args.into_iter(), &mut launch, first_process);
     // Before the lock is given back: whoever waits for it then reads why.
     let _ = writeln!(std::io::stderr(), "codehub: {why}");
     std::process::exit(FAILED)
 }
 
 /// Does not come back but with a reason.
-fn run(mut args: impl Iterator<Item = OsString>, launch: &mut Option<std::os::fd::OwnedFd>) -> String {
+fn run(
+    mut args: impl Iterator<Item = OsString>,
+    launch: &mut Option<std::os::fd::OwnedFd>,
+    first_process: FirstProcess,
+) -> String {
     let (mut inner, mut stay) = (false, false);
+    let (mut line, mut shares_network) = (None, false);
     for word in args.by_ref() {
         if word == "--" {
             break;
@@ -127,6 +161,10 @@ fn run(mut args: impl Iterator<Item = OsString>, launch: &mut Option<std::os::fd
             inner = true;
         } else if word == STAY {
             stay = true;
+        } else if word == SHARED_NETWORK {
+            shares_network = true;
+        } else if let Some(path) = word.as_bytes().strip_prefix(b"line=") {
+            line = Some(PathBuf::from(OsStr::from_bytes(path)));
         } else if let Err(why) = apply(&word) {
             return why;
         }
@@ -142,20 +180,25 @@ fn run(mut args: impl Iterator<Item = OsString>, launch: &mut Option<std::os::fd
         }
         command.env(LEADER, getpid().as_raw_pid().to_string());
     }
-    if !stay {
-        return format!("cannot run {}: {}", program.display(), command.exec());
-    }
-    let ended = command.spawn().and_then(|mut child| {
-        // From here on this process is found by its environment: nobody has to wait any more.
+    // From here on this process is found by its environment: nobody has to wait any more.
+    let mut launched = || {
         drop(launch.take());
-        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        child.wait()
-    });
-    match ended {
-        Ok(status) => {
+        let _ = File::open("/dev/null").and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?));
+    };
+    let ended = if let Some(path) = line {
+        first_process(Line { path, shares_network }, command, &mut launched)
+    } else if stay {
+        command.spawn().and_then(|mut child| {
+            launched();
+            let status = child.wait()?;
             let signal = status.signal().map(|signal| 128 + signal);
-            std::process::exit(status.code().or(signal).unwrap_or(FAILED))
-        }
+            Ok(status.code().or(signal).unwrap_or(FAILED))
+        })
+    } else {
+        return format!("cannot run {}: {}", program.display(), command.exec());
+    };
+    match ended {
+        Ok(status) => std::process::exit(status),
         Err(error) => format!("cannot run {}: {error}", program.display()),
     }
 }

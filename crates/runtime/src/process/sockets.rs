@@ -1,4 +1,4 @@
-//! Where the programs of workspaces listen: `{data}/run/{workspace}/ide`.
+//! Where the programs of workspaces listen: `{data}/run/{workspace}/ide`, and beside it the program inside, at `line`.
 //!
 //! Whoever can reach an IDE can use it. A port of the loopback address is open to everybody on the
 //! machine; these directories are CodeHub's user's alone. A sandbox shows a workspace its own one and no
@@ -16,6 +16,8 @@ use super::super::Address;
 
 /// How long the path of a socket may be, by the size of the kernel's `sun_path`.
 const LONGEST_PATH: usize = 107;
+/// The name of the program inside's socket.
+pub(super) const LINE: &str = "line";
 
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -44,6 +46,20 @@ impl Sockets {
     /// By how much the paths are too long for programs to listen at.
     pub(super) fn excess(&self) -> usize {
         self.path(WorkspaceId::from_uuid(uuid::Uuid::nil())).len().saturating_sub(LONGEST_PATH)
+    }
+
+    /// Where the program inside listens, as it is called from outside.
+    pub(super) fn line(&self, id: WorkspaceId) -> PathBuf {
+        self.place(id).join(LINE)
+    }
+
+    /// The same where there is no sandbox to call it something shorter: `None` where that is too long.
+    pub(super) fn short_line(&self, id: WorkspaceId) -> Option<PathBuf> {
+        Some(self.line(id)).filter(|path| path.as_os_str().len() <= LONGEST_PATH)
+    }
+
+    pub(super) fn line_address(&self, id: WorkspaceId) -> Address {
+        Address::Socket(self.line(id).to_string_lossy().into())
     }
 
     pub(super) fn address(&self, id: WorkspaceId) -> Address {

@@ -15,6 +15,7 @@ use super::{
     proc_scan::{GENERATION, INSTANCE, Identity, PORT, SOCKET, Stat, WORKSPACE},
     record::{LaunchLock, Record},
     sandbox::{self, Sandbox},
+    shim,
 };
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -110,6 +111,7 @@ impl Inner {
         });
         let fill = Fill {
             port: record.port,
+            guarded: false,
             socket: socket.as_deref(),
             home: &told,
             id: &id,
@@ -124,7 +126,7 @@ impl Inner {
             Some(sandbox) => {
                 let port = (!record.socket).then_some(record.port);
                 let sockets = self.sockets.place(spec.workspace);
-                let inside = sandbox::Inside { home, sockets: &sockets, port, command };
+                let inside = sandbox::Inside { home, sockets: &sockets, port, command, has_line: true };
                 let show = &self.config.show;
                 let is_there = |dir: &Path| {
                     ["/usr", "/bin", "/sbin"].iter().any(|it| dir.starts_with(it))
@@ -140,12 +142,19 @@ impl Inner {
         };
         let stay = sandbox.is_some_and(|sandbox| sandbox.network().is_some());
 
+        let line = match sandbox {
+            // The shim in the sandbox has it.
+            Some(_) => None,
+            None => self.sockets.short_line(spec.workspace),
+        };
+        let line = line.map(|path| shim::Line { path, shares_network: true });
+
         let log = self.logs.append(spec.workspace)?;
         let ShimCommand { program, args } = &self.config.shim;
         let mut command = tokio::process::Command::new(program);
         command
             .args(args)
-            .args(self.config.limits.words(stay))
+            .args(self.config.limits.words(stay, line.as_ref()))
             .args(words)
             .current_dir(&home.volume)
             .env_clear()

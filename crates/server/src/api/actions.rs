@@ -53,7 +53,7 @@ enum Wanted {
     /// Wanted; with `wait`, where it has come to
     #[response(status = 202)]
     Accepted(Box<WorkspaceView>),
-    /// FORBIDDEN: somebody else's
+    /// FORBIDDEN: it belongs to another user
     #[response(status = 403)]
     Forbidden(ErrorBody),
     /// NOT_FOUND
@@ -131,7 +131,7 @@ struct RecoverBody {
 #[utoipa::path(post, path = "/workspaces/{id}/recover", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = RecoverBody, responses(
     (status = 202, description = "Recovering; with `wait`, where it has come to", body = WorkspaceView),
     (status = 400, description = "INVALID_REQUEST: no such archive, no such state", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: not in ERROR, or a choice is missing (the message names the ways out)", body = ErrorBody),
     (status = 429, description = "LIMIT_EXCEEDED: it was to run, and `details.running` lists one's own running workspaces", body = ErrorBody),

@@ -137,6 +137,25 @@ pub async fn of(app: &App, workspace: &Workspace) -> std::result::Result<Activit
     Ok(view)
 }
 
+/// What keeps a workspace awake and since or until when, from what this process has in memory: cheap enough for
+/// every row of a list. `None` where it does not run, or nothing was seen yet.
+pub fn awake_because(app: &App, workspace: &Workspace, now: Timestamp) -> Option<(&'static str, Timestamp)> {
+    if workspace.status.phase != Phase::Running {
+        return None;
+    }
+    if let Some(until) = workspace.held_until.filter(|until| *until > now) {
+        return Some(("hold", until));
+    }
+    let cell = app.activity.peek(workspace.id)?;
+    let mode = workspace.activity_mode.unwrap_or(app.config.activity.mode);
+    if mode == ActivityMode::Connections && cell.open_sockets() > 0 {
+        return Some(("open_connection", now));
+    }
+    let ages = ActivityKind::ALL.into_iter().filter_map(|kind| Some((kind, cell.age(kind)?)));
+    let (kind, age) = ages.min_by_key(|(_, age)| *age)?;
+    Some((kind.as_str(), now.checked_sub(jiff::SignedDuration::try_from(age).ok()?).ok()?))
+}
+
 fn seen(
     workspace: &Workspace,
     cell: Option<&Cell>,
@@ -216,9 +235,10 @@ async fn take(
 #[utoipa::path(post, path = "/workspaces/{id}/keepalive", tag = "activity", params(("id" = String, Path, description = "The workspace")), request_body = KeepAwake, responses(
     (status = 201, description = "The lease", body = HoldView),
     (status = 400, description = "INVALID_REQUEST: longer than allowed", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: it is not meant to run", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: it has 64 leases already", body = ErrorBody),
 ))]
 async fn keep_awake(
     State(app): State<Arc<App>>,
@@ -243,9 +263,10 @@ struct Snooze {
 #[utoipa::path(post, path = "/workspaces/{id}/snooze", tag = "activity", params(("id" = String, Path, description = "The workspace")), request_body = Snooze, responses(
     (status = 201, description = "The lease", body = HoldView),
     (status = 400, description = "INVALID_REQUEST: longer than allowed", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: it is not meant to run", body = ErrorBody),
+    (status = 429, description = "LIMIT_EXCEEDED: it has 64 leases already", body = ErrorBody),
 ))]
 async fn snooze(
     State(app): State<Arc<App>>,
@@ -264,7 +285,7 @@ async fn snooze(
 /// Those that have not ended, the longest first.
 #[utoipa::path(get, path = "/workspaces/{id}/keepalive", tag = "activity", params(("id" = String, Path, description = "The workspace")), responses(
     (status = 200, description = "The leases", body = ListOf<HoldView>),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
 ))]
 async fn list(
@@ -281,8 +302,8 @@ async fn list(
 ///
 /// The standby TTL begins now. The owner or an administrator.
 #[utoipa::path(delete, path = "/workspaces/{id}/keepalive", tag = "activity", params(("id" = String, Path, description = "The workspace")), responses(
-    (status = 204, description = "There is none any more"),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 204, description = "No lease is left"),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
 ))]
 async fn release_all(
@@ -300,8 +321,8 @@ async fn release_all(
 /// The owner or an administrator.
 #[utoipa::path(delete, path = "/workspaces/{id}/keepalive/{hold}", tag = "activity", params(("id" = String, Path, description = "The workspace"), ("hold" = String, Path, description = "The lease")), responses(
     (status = 204, description = "It has ended"),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
-    (status = 404, description = "NOT_FOUND: no such workspace, or no such lease any more", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND: no such workspace, or the lease no longer exists", body = ErrorBody),
 ))]
 async fn release(
     State(app): State<Arc<App>>,
@@ -314,6 +335,6 @@ async fn release(
     service::find(&app, &me.user, id, Access::Manage).await?;
     match app.store().workspace_release(id, Some(hold)).await? {
         Some(_) => Ok(StatusCode::NO_CONTENT),
-        None => Err(ApiError::new(super::error::Code::NotFound, "there is no such lease any more")),
+        None => Err(ApiError::new(super::error::Code::NotFound, "this lease no longer exists")),
     }
 }

@@ -61,7 +61,7 @@ struct ArchiveView {
 /// Those kept, newest first; uploads that did not finish are none.
 #[utoipa::path(get, path = "/workspaces/{id}/archives", tag = "workspaces", params(("id" = String, Path, description = "The workspace")), responses(
     (status = 200, description = "The archives", body = ListOf<ArchiveView>),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 503, description = "UPSTREAM_UNAVAILABLE: the archives cannot be reached", body = ErrorBody),
 ))]
@@ -165,7 +165,7 @@ impl FilesQuery {
 #[utoipa::path(get, path = "/workspaces/{id}/archives/{archive}/files", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), ("archive" = String, Path, description = "The archive's id"), FilesQuery), responses(
     (status = 200, description = "A page of the directory", body = ArchivedFiles),
     (status = 400, description = "INVALID_REQUEST: limit or cursor", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: the workspace, the archive, or a directory of that path", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: archived before archives had a list of their files, or not the archive that was stored", body = ErrorBody),
     (status = 503, description = "UPSTREAM_UNAVAILABLE: the archives cannot be reached", body = ErrorBody),
@@ -192,7 +192,7 @@ async fn files(
 #[utoipa::path(get, path = "/workspaces/{id}/archives/{archive}/file", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), ("archive" = String, Path, description = "The archive's id"), ("path" = String, Query, description = "From the home down, without a leading slash")), responses(
     (status = 200, description = "The file", body = String, content_type = "application/octet-stream"),
     (status = 400, description = "INVALID_REQUEST: a directory or a symbolic link", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: the workspace, the archive, or a file of that path", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: archived before archives had a list of their files, or not the archive that was stored", body = ErrorBody),
     (status = 503, description = "UPSTREAM_UNAVAILABLE: the archives cannot be reached", body = ErrorBody),

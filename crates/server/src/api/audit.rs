@@ -150,7 +150,7 @@ fn said(text: String) -> Option<String> {
 /// together with what it tells of. Administrators only.
 #[utoipa::path(get, path = "/audit", tag = "audit", params(ListQuery), responses(
     (status = 200, description = "A page of events", body = ListOf<EventView>),
-    (status = 400, description = "INVALID_REQUEST: a filter that is none; the message says what is allowed", body = ErrorBody),
+    (status = 400, description = "INVALID_REQUEST: an unknown filter; the message says what is allowed", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: administrators only", body = ErrorBody),
 ))]
 async fn list(

@@ -94,7 +94,7 @@ async fn sign_in(
 /// Ends every session among the request's cookies. Succeeds without a cookie, too.
 #[utoipa::path(post, path = "/auth/logout", tag = "sessions", security(()), responses(
     (status = 204, description = "Signed out"),
-    (status = 401, description = "UNAUTHORIZED: no cookie is a session (any more), so nothing was ended", body = ErrorBody),
+    (status = 401, description = "UNAUTHORIZED: no cookie is a current session, so nothing was ended", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: sent by another site's page", body = ErrorBody),
 ))]
 async fn sign_out(
@@ -106,7 +106,7 @@ async fn sign_out(
     let mut response = match login::end_sessions(&app, &by, &headers, SessionEnd::Logout).await? {
         Ended::Sessions | Ended::Nothing => StatusCode::NO_CONTENT.into_response(),
         Ended::Unknown => {
-            let why = AuthError::Unauthorized("no cookie is a session (any more): nothing was ended");
+            let why = AuthError::Unauthorized("no cookie is a current session: nothing was ended");
             ApiError::from(why).into_response()
         }
     };

@@ -207,6 +207,7 @@ impl From<Denied> for ApiError {
             Denied::NotRunning | Denied::NeedsRecovery | Denied::Recovery(_) => {
                 Self::new(Code::InvalidState, message)
             }
+            Denied::TooManyHolds => Self::new(Code::LimitExceeded, message),
             Denied::Limit(hit) => {
                 let running: Vec<Value> =
                     hit.running.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect();
@@ -245,7 +246,7 @@ mod tests {
         let table: Vec<(ApiError, u16, &str, &str)> = vec![
             (Denied::NotFound.into(), 404, "NOT_FOUND", "no such workspace"),
             (Denied::Forbidden("not yours").into(), 403, "FORBIDDEN", "not yours"),
-            (Denied::Busy(Operation::Archiving).into(), 409, "INVALID_STATE", "ARCHIVING is under way"),
+            (Denied::Busy(Operation::Archiving).into(), 409, "INVALID_STATE", "ARCHIVING is in progress"),
             (Denied::NeedsRecovery.into(), 409, "INVALID_STATE", "recover it first"),
             (Denied::Recovery(RecoveryRefusal::HomeIsLost).into(), 409, "INVALID_STATE", "restore_from"),
             (Denied::Recovery(RecoveryRefusal::HomeIsLost).into(), 409, "INVALID_STATE", "accept_data_loss"),

@@ -98,7 +98,7 @@ fn described(text: &str) -> ApiError {
     let text = text.split(" at line ").next().unwrap_or(text);
     let quoted = |prefix: &str| text.split_once(prefix).and_then(|(_, rest)| rest.split('`').next());
     if let Some(field) = quoted("unknown field `") {
-        return ApiError::invalid(field, format!("there is no such field{}", instead(text)));
+        return ApiError::invalid(field, format!("unknown field{}", instead(text)));
     }
     for (prefix, why) in
         [("missing field `", "this field is missing"), ("duplicate field `", "this field is there twice")]
@@ -119,7 +119,7 @@ fn described(text: &str) -> ApiError {
 fn instead(text: &str) -> String {
     let Some((_, expected)) = text.split_once(", expected ") else { return String::new() };
     let known: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
-    if known.is_empty() { String::new() } else { format!("; allowed: {}", known.join(", ")) }
+    if known.is_empty() { String::new() } else { format!("; expected: {}", known.join(", ")) }
 }
 
 /// The query string. Unknown parameters are refused too: a filter with a typing error would show
@@ -312,7 +312,7 @@ mod tests {
             (
                 json_type,
                 r#"{"name":"x","nmae":1}"#,
-                "nmae: there is no such field; allowed: name, count",
+                "nmae: unknown field; expected: name, count",
                 Some("nmae"),
             ),
             (json_type, "{}", "name: this field is missing", Some("name")),
@@ -354,7 +354,7 @@ mod tests {
         };
         assert!(take("").await.is_ok());
         assert!(take("{}").await.is_err(), "there, so it must be whole");
-        assert!(take(r#"{"x":1}"#).await.unwrap_err().contains("x: there is no such field"));
+        assert!(take(r#"{"x":1}"#).await.unwrap_err().contains("x: unknown field"));
     }
 
     #[tokio::test]
@@ -370,7 +370,7 @@ mod tests {
             Params::<Sample>::from_request_parts(&mut parts, &()).await.map(|_| ()).map_err(|e| e.message)
         };
         assert!(take("/?limit=5").await.is_ok());
-        assert_eq!(take("/?limt=5").await.unwrap_err(), "limt: there is no such field; allowed: limit");
+        assert_eq!(take("/?limt=5").await.unwrap_err(), "limt: unknown field; expected: limit");
         assert_eq!(take("/?limit=5&limit=6").await.unwrap_err(), "limit: this field is there twice");
     }
 }

@@ -90,7 +90,7 @@ struct ListQuery {
 /// Every transition, newest first.
 #[utoipa::path(get, path = "/workspaces/{id}/history", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), ListQuery), responses(
     (status = 200, description = "A page of transitions", body = ListOf<TransitionView>),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
 ))]
 async fn list(

@@ -73,7 +73,7 @@ impl LogsQuery {
 #[utoipa::path(get, path = "/workspaces/{id}/logs", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), LogsQuery), responses(
     (status = 200, description = "What was printed", body = String, content_type = "text/plain"),
     (status = 400, description = "INVALID_REQUEST: tail or follow", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 503, description = "UPSTREAM_UNAVAILABLE: the runtime does not answer", body = ErrorBody),
 ))]

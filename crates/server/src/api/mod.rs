@@ -23,21 +23,27 @@ mod audit;
 mod auth;
 pub mod error;
 mod events;
+mod exec;
 pub mod extract;
 mod fields;
+mod files;
 mod health;
 mod history;
+mod inside;
 pub(crate) mod insider;
 mod logs;
 pub mod openapi;
 pub mod page;
+mod ports;
 mod revalidated;
 mod setup;
 mod system;
+mod tcp;
 mod tokens;
 mod users;
 pub mod view;
 mod wait;
+mod websocket;
 mod workspaces;
 
 pub(crate) use health::{alive, not_ready};
@@ -56,6 +62,10 @@ pub fn router() -> Router<Arc<App>> {
         .merge(history::router())
         .merge(archives::router())
         .merge(logs::router())
+        .merge(exec::router())
+        .merge(tcp::router())
+        .merge(ports::router())
+        .merge(files::router())
         .merge(events::router())
         .merge(audit::router())
         .merge(system::router())

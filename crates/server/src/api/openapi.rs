@@ -19,8 +19,8 @@ use utoipa::{
 };
 
 use super::{
-    actions, activity, archives, audit, auth, events, health, history, logs, setup, system, tokens, users,
-    workspaces,
+    actions, activity, archives, audit, auth, events, exec, files, health, history, logs, ports, setup,
+    system, tcp, tokens, users, workspaces,
 };
 use crate::app::App;
 use codehub_proxy::credential::CookieNames;
@@ -29,10 +29,11 @@ use codehub_proxy::credential::CookieNames;
 #[openapi(
     info(
         title = "CodeHub",
-        description = "Workspaces in the browser, on a machine of your own.\n\nErrors are always `{\"error\": {\"code\", \"message\", \"details\"?}}`. Times are RFC 3339 in UTC. Lists are `{items, next_cursor, total}`.\n\nAnother person's workspace is 403 FORBIDDEN, an unknown or deleted one is 404 NOT_FOUND. Administrators may look at, stop, archive, recover and delete anybody's workspace; only its owner may start, edit or open it.\n\nBrowsers use the cookie `session`; changes made with it must come from this server's own pages. Programs use `Authorization: Bearer chp_…`; tokens are created with a session, never with another token, and end with the password.\n\nAsking for what is already so changes nothing and succeeds, so every start, stop and archive may be sent again; a second delete is 404. Creating is not such a request: two of them make two workspaces.\n\nBeside what is listed, anything may be answered with 500 INTERNAL, a path that is none with 404 NOT_FOUND, and a method that a path does not take with 405 METHOD_NOT_ALLOWED."
+        description = "Workspaces in the browser, on a machine of your own.\n\nErrors are always `{\"error\": {\"code\", \"message\", \"details\"?}}`. Times are RFC 3339 in UTC. Lists are `{items, next_cursor, total}`.\n\nAnother person's workspace is 403 FORBIDDEN, an unknown or deleted one is 404 NOT_FOUND. Administrators may look at, stop, archive, recover and delete anybody's workspace; only its owner may start, edit or open it.\n\nBrowsers use the cookie `session`; changes made with it must come from this server's own pages. Programs use `Authorization: Bearer chp_…`; tokens are created with a session, never with another token, and end with the password.\n\nAsking for what is already so changes nothing and succeeds, so every start, stop and archive may be sent again; a second delete is 404. Creating is such a request where it carries an `Idempotency-Key`; without one, two of them make two workspaces.\n\nBesides what is listed, any request may return 500 INTERNAL. Unknown paths return 404 NOT_FOUND, and unsupported methods return 405 METHOD_NOT_ALLOWED."
     ),
     tags(
         (name = "workspaces", description = "Create them, start them, put them away"),
+        (name = "exec", description = "Work in them without a browser"),
         (name = "events", description = "Hear of every change"),
         (name = "sessions", description = "Signing in and out"),
         (name = "tokens", description = "For programs"),
@@ -72,6 +73,10 @@ pub fn document() -> Document {
         ("history", history::Docs::openapi()),
         ("archives", archives::Docs::openapi()),
         ("logs", logs::Docs::openapi()),
+        ("exec", exec::Docs::openapi()),
+        ("tcp", tcp::Docs::openapi()),
+        ("ports", ports::Docs::openapi()),
+        ("files", files::Docs::openapi()),
         ("events", events::Docs::openapi()),
         ("sessions", auth::Docs::openapi()),
         ("tokens", tokens::Docs::openapi()),
@@ -100,6 +105,7 @@ fn operations(part: &mut Document, mut each: impl FnMut(&HttpMethod, &mut Operat
         for (method, operation) in [
             (HttpMethod::Get, &mut item.get),
             (HttpMethod::Post, &mut item.post),
+            (HttpMethod::Put, &mut item.put),
             (HttpMethod::Patch, &mut item.patch),
             (HttpMethod::Delete, &mut item.delete),
         ] {

@@ -47,7 +47,7 @@ struct SystemView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Safeguard)]
 struct SafeguardView {
-    /// `engine`, `firewall`.
+    /// `engine`, `reach`, `firewall`; `sandbox`, `network`, `limits`.
     name: &'static str,
     /// `good`; `note`: works, but somebody should know; `bad`: to be fixed.
     state: &'static str,

@@ -135,7 +135,7 @@ async fn show(State(app): State<Arc<App>>, _: Admin, PathId(id): PathId<UserId>)
 #[utoipa::path(patch, path = "/users/{id}", tag = "users", params(("id" = String, Path, description = "The user")), request_body = EditUser, responses(
     (status = 200, description = "The user afterwards", body = UserView),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: nobody could administer any more", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: no administrator would be left", body = ErrorBody),
 ))]
 async fn edit(
     State(app): State<Arc<App>>,
@@ -217,7 +217,7 @@ fn done(change: UserChange) -> Result<User> {
         UserChange::NameTaken => Err(ApiError::new(Code::NameTaken, "this username is taken")),
         UserChange::LastAdmin => Err(ApiError::new(
             Code::InvalidState,
-            "this is the last administrator who can sign in: make somebody else one first",
+            "this is the last administrator who can sign in: make another user an administrator first",
         )),
         UserChange::OwnsWorkspaces(count) => Err(ApiError::new(
             Code::InvalidState,

@@ -5,11 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use axum::{Json, Router, extract::State, routing::get};
-use codehub_domain::{Desired, Phase, Workspace, WorkspaceId, audit::AuditAction, event::Reason, user::User};
+use axum::{
+    Json, Router,
+    extract::{FromRequestParts, State},
+    http::request::Parts,
+    routing::get,
+};
+use codehub_domain::{
+    Desired, Phase, Workspace, WorkspaceId, audit::AuditAction, event::Reason, intent::Once, user::User,
+};
 use codehub_store::{Edit, ListFilter, NewWorkspace, StoreError};
 use http::StatusCode;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use sha2::{Digest as _, Sha256};
 use utoipa::{OpenApi, ToSchema};
 use uuid::Uuid;
 
@@ -86,6 +94,7 @@ async fn list(
         label: fields::label_filter(query.label.as_deref())?,
         before: page::parse_cursor("workspaces", query.cursor.as_deref())?,
         limit: page::limit(query.limit.as_deref())?,
+        ..ListFilter::default()
     };
     let page = app.store().workspace_list(&filter).await?;
     let next_cursor = page.items.last().filter(|_| page.more).map(|last| page::cursor("workspaces", last.id));
@@ -93,7 +102,7 @@ async fn list(
     Ok(Json(ListOf { items, next_cursor, total: page.total }))
 }
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewWorkspace, example = json!({ "name": "fix-1234", "description": "The login page", "standby_ttl_seconds": 1800 }))]
 struct Create {
@@ -130,8 +139,32 @@ struct Create {
     labels: BTreeMap<String, String>,
 }
 
+/// What a creation is called by its sender, so that it can be sent again.
+struct IdempotencyKey(Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        let mut values = parts.headers.get_all("idempotency-key").iter();
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return if parts.headers.contains_key("idempotency-key") {
+                Err(ApiError::invalid("Idempotency-Key", "is there twice"))
+            } else {
+                Ok(Self(None))
+            };
+        };
+        let key = value.to_str().ok().map(str::trim).filter(|key| (1..=255).contains(&key.len()));
+        let wrong = || ApiError::invalid("Idempotency-Key", "must be 1 to 255 visible ASCII characters");
+        key.map(|key| Self(Some(key.to_owned()))).ok_or_else(wrong)
+    }
+}
+
 /// Create a workspace
-#[utoipa::path(post, path = "/workspaces", tag = "workspaces", params(WaitQuery), request_body = Create, responses(
+///
+/// With the header `Idempotency-Key` the same request can be sent again for a day: it answers with the workspace that the
+/// first one created, as it is then. The same key with another request is refused.
+#[utoipa::path(post, path = "/workspaces", tag = "workspaces", params(WaitQuery, ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters of the sender's choice")), request_body = Create, responses(
     (status = 201, description = "Created", body = WorkspaceView),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
     (status = 429, description = "LIMIT_EXCEEDED: `details.running` lists one's own running workspaces", body = ErrorBody),
@@ -140,9 +173,16 @@ async fn create(
     State(app): State<Arc<App>>,
     CurrentUser(me): CurrentUser,
     extract::Params(query): extract::Params<WaitQuery>,
+    IdempotencyKey(key): IdempotencyKey,
     extract::Json(create): extract::Json<Create>,
 ) -> Result<(StatusCode, Json<WorkspaceView>)> {
     let wait = query.duration()?;
+    let hash =
+        |text: &[u8]| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let once = key.map(|key| Once {
+        key: hash(key.as_bytes()),
+        request: hash(&serde_json::to_vec(&create).unwrap_or_default()),
+    });
     let new = NewWorkspace {
         id: WorkspaceId::from_uuid(Uuid::now_v7()),
         owner: me.user.id,
@@ -158,6 +198,7 @@ async fn create(
         from_archive: fields::archive_key("from_archive", create.from_archive.as_deref())?,
         activity_mode: fields::activity_mode(create.activity_mode.as_deref())?,
         labels: fields::labels(create.labels)?,
+        once,
     };
     let workspace = service::create(&app, &me, new).await?;
     let workspace = wait::arrived(&app, workspace, wait).await?;
@@ -169,7 +210,7 @@ async fn create(
 /// The owner's and, for looking after it, administrators'.
 #[utoipa::path(get, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
     (status = 200, description = "The workspace", body = WorkspaceView),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: unknown or deleted", body = ErrorBody),
 ))]
 async fn show(
@@ -227,7 +268,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 #[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), request_body = Patch, responses(
     (status = 200, description = "The workspace afterwards", body = WorkspaceView),
     (status = 400, description = "INVALID_REQUEST", body = ErrorBody),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: an operation is under way, or ERROR", body = ErrorBody),
     (status = 429, description = "LIMIT_EXCEEDED", body = ErrorBody),
@@ -271,7 +312,7 @@ async fn edit(
 /// Ends it and removes its home; it is not archived first. The owner or an administrator.
 #[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path, description = "The workspace"), WaitQuery), responses(
     (status = 204, description = "Deleted; what is left of it is being removed"),
-    (status = 403, description = "FORBIDDEN: somebody else's", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: it belongs to another user", body = ErrorBody),
     (status = 404, description = "NOT_FOUND", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: an operation is under way", body = ErrorBody),
 ))]

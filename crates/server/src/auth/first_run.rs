@@ -27,7 +27,7 @@ fn setting(replica: &str) -> String {
 pub enum SetupError {
     #[error("CodeHub has been set up already: sign in")]
     Done,
-    #[error("this set-up link is not valid (any more): the server's log has the current one")]
+    #[error("this set-up link is invalid or was already used: the server's log has the current one")]
     WrongToken,
     #[error("{0}: {1}")]
     Invalid(&'static str, String),

@@ -49,7 +49,7 @@ fn too_many(counted: Counted, seconds: u64) -> String {
             "too many wrong passwords: try again in {seconds} s, or ask an administrator for a new password"
         ),
         Counted::Account => format!(
-            "somebody is guessing this account's password, so new browsers have to wait: try again in {seconds} s, sign in with a browser that you have signed in with before, or ask an administrator for a new password"
+            "too many failed sign-ins for this account, so new browsers have to wait: try again in {seconds} s, use a browser you have signed in with before, or ask an administrator for a new password"
         ),
         Counted::Address => format!(
             "too many wrong passwords from this address: try again in {seconds} s; browsers that have signed in before do not wait"

@@ -104,7 +104,7 @@ pub async fn identify_from(
     let act = |actor| act::of_request(headers, address).by(actor);
     if let Some(token) = bearer(headers)? {
         let found = app.store().token_use(&secret::hash(token)).await?;
-        let (token, user) = found.ok_or(AuthError::Unauthorized("this token is not valid (any more)"))?;
+        let (token, user) = found.ok_or(AuthError::Unauthorized("token is invalid or expired"))?;
         let act = act(AuditActor::with_token(&user, token.id));
         return Ok(Identity {
             user,
@@ -115,7 +115,7 @@ pub async fn identify_from(
     }
     let secret = match cookie::session_secret(headers, app.config.is_https()) {
         cookie::SessionCookies::One(secret) => secret,
-        cookie::SessionCookies::None => return Err(AuthError::Unauthorized("sign in first")),
+        cookie::SessionCookies::None => return Err(AuthError::Unauthorized("authentication required")),
         cookie::SessionCookies::Several => return Err(AuthError::SeveralSessions),
     };
     let lifetime = session_lifetime_seconds(app);

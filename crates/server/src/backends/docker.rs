@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use codehub_runtime::{
     Instances as _,
     archives::StoredArchives,
-    docker::{DockerConfig, DockerRuntime, DockerTransfer, DockerVolumes, Engine, Jobs},
+    docker::{DockerConfig, DockerRuntime, DockerTransfer, DockerVolumes, Engine, Jobs, Reach},
     ide,
 };
 
@@ -31,6 +31,7 @@ pub(super) async fn open(
     )
     .map_err(anyhow::Error::msg)?;
     let engine = Arc::new(Engine::new(&settings.host));
+    let reach = Reach::resolve(settings.reach, &engine, &ide).map_err(anyhow::Error::msg)?;
     let user = (settings.uid, settings.gid);
     let jobs = Jobs::new(Arc::clone(&engine), deployment, user, own_path()?);
     let instances = DockerRuntime::new(
@@ -47,7 +48,8 @@ pub(super) async fn open(
             pids: settings.pids,
             read_only: settings.read_only,
             pull: settings.pull,
-            reach: settings.reach,
+            reach,
+            data_dir: config.data_dir.clone(),
             network: settings.network.clone(),
             firewall: settings.firewall,
             dns: settings.dns.clone(),
@@ -56,7 +58,7 @@ pub(super) async fn open(
         },
     );
     if let Err(error) = instances.ping().await {
-        tracing::warn!(%error, "the engine is not there; starting all the same and trying again");
+        tracing::warn!(%error, "the engine is not responding; starting anyway and retrying");
     }
     let volumes = DockerVolumes::new(&jobs);
     let objects = archives::open(config, deployment, known).await?;

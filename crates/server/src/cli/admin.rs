@@ -17,7 +17,13 @@ use codehub_store::{Adopted, Recovered, Store, UserChange, UserEdit, belongs_to}
 use uuid::Uuid;
 
 use super::password;
-use crate::{auth::act, backends, config::Config, passwords::Passwords, service::Denied};
+use crate::{
+    auth::act,
+    backends,
+    config::{Config, RuntimeKind},
+    passwords::Passwords,
+    service::Denied,
+};
 use codehub_coordinator::gc;
 use codehub_domain::fields as rules;
 
@@ -127,6 +133,7 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
     match command {
         UserCommand::Add { username, admin } => {
             rules::username(&username).map_err(anyhow::Error::msg)?;
+            refuse_second_user_without_sandbox(config, &*store).await?;
             let hash = Passwords::default().hash(&password::read_new()?).await?;
             let role = if admin { Role::Admin } else { Role::User };
             let id = UserId::from_uuid(Uuid::now_v7());
@@ -153,6 +160,23 @@ async fn user(command: UserCommand, config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// As `POST /users` does: a second user would have to be trusted with everything of the first.
+async fn refuse_second_user_without_sandbox(config: &Config, store: &dyn Store) -> anyhow::Result<()> {
+    if config.runtime.kind != RuntimeKind::Process
+        || config.runtime.unsandboxed_users
+        || store.user_count().await? == 0
+    {
+        return Ok(());
+    }
+    if !backends::build_backends(config).await?.instances.isolates_users() {
+        bail!(
+            "workspaces run without a sandbox on this server, so users could read and change each other's files: \
+             install bubblewrap, or allow it with PROCESS_UNSANDBOXED_USERS=many"
+        );
+    }
+    Ok(())
+}
+
 async fn set_disabled(store: &dyn Store, username: &str, disabled: bool) -> anyhow::Result<()> {
     let user = find(store, username).await?;
     let edit = UserEdit { disabled: Some(disabled), ..UserEdit::default() };
@@ -172,7 +196,9 @@ fn done(username: &str, change: UserChange) -> anyhow::Result<User> {
         UserChange::NotFound => bail!("there is no user {username:?}"),
         UserChange::NameTaken => bail!("the username {username:?} is taken"),
         UserChange::LastAdmin => {
-            bail!("{username} is the last administrator who can sign in: make somebody else one first")
+            bail!(
+                "{username} is the last administrator who can sign in: make another user an administrator first"
+            )
         }
         UserChange::OwnsWorkspaces(count) => {
             bail!("{username} still owns {count} workspace(s): delete those first, or disable the user")

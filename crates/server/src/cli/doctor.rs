@@ -171,7 +171,7 @@ async fn schema(config: &Config) -> Finding {
             Bad("was written by a newer CodeHub: use that version, or restore a backup".into())
         }
         Ok((_, status)) if !status.pending.is_empty() => {
-            Note(format!("{} migration(s) to come: the next start does them", status.pending.len()))
+            Note(format!("{} pending migration(s); applied at next start", status.pending.len()))
         }
         Ok((_, status)) => Good(format!("schema is up to date ({} migrations)", status.applied.len())),
     }

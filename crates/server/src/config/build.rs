@@ -49,7 +49,7 @@ impl Reader<'_> {
             return parsed;
         }
         let error = match self.value(key) {
-            Some(value) => value.error(format!("allowed: {}", value.setting.kind.allowed())),
+            Some(value) => value.error(format!("expected: {}", value.setting.kind.allowed())),
             None => ConfigError::Cross(format!("there is no setting {key}")),
         };
         self.errors.push(error);
@@ -111,6 +111,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         data_dir: data_dir(&mut r, home),
         public_base_url: public_base_url(&mut r, listen),
         public_base_url_is_set: r.is_set("public_base_url"),
+        exec: r.read("exec", |word| Some(word == "on")),
         hosts_allowed: r.read("hosts_allowed", value::hosts),
         metrics: MetricsConfig {
             listen: r.read("metrics.listen", value::maybe_address),
@@ -153,6 +154,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
                 ..GcPolicy::default()
             },
         },
+        audit_retention: r.duration("audit.retention"),
         limits: Limits {
             running_per_user: r.number("limits.max_running_per_user"),
             running_global: r.number("limits.max_running_global"),
@@ -257,7 +259,16 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
             &[("missing", PullPolicy::Missing), ("always", PullPolicy::Always), ("never", PullPolicy::Never)],
             PullPolicy::Missing,
         ),
-        reach: r.word("runtime.reach", &[("port", Reach::Port), ("address", Reach::Address)], Reach::Port),
+        reach: r.word(
+            "runtime.reach",
+            &[
+                ("auto", None),
+                ("socket", Some(Reach::Socket)),
+                ("address", Some(Reach::Address)),
+                ("port", Some(Reach::Port)),
+            ],
+            None,
+        ),
         network: r.text("runtime.network"),
         firewall: r.word(
             "runtime.firewall",

@@ -82,7 +82,7 @@ impl fmt::Display for Origin {
 /// One mistake, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{key}: {value:?} (from {origin}) is not possible; {why}")]
+    #[error("{key}: invalid value {value:?} (from {origin}); {why}")]
     Value { key: String, value: String, origin: Origin, why: String },
     #[error("{path}: there is no setting `{key}`{}", nearest.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     UnknownKey { path: String, key: String, nearest: Option<&'static str> },
@@ -282,7 +282,7 @@ fn flatten(
                 key,
                 value: if setting.secret { "***".into() } else { value.to_string() },
                 origin: Origin::File(path.into()),
-                why: format!("allowed: {}", setting.kind.allowed()),
+                why: format!("expected: {}", setting.kind.allowed()),
             }),
         }
     }

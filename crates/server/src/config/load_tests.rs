@@ -64,7 +64,7 @@ fn a_wrong_value_is_named_with_its_origin_and_what_is_allowed() {
         ("COORDINATOR_IDLE_INTERVAL", "0", &["coordinator.idle_interval", "from 1s to 1h"]),
         ("LIMITS_MAX_RUNNING_PER_USER", "two", &["a whole number from 0 to"]),
         ("RUNTIME_NAME", "Docker 1", &["runtime.name", "\"Docker 1\"", "a-z, 0-9"]),
-        ("RUNTIME", "podman", &["runtime.kind", "\"podman\"", "allowed: process, docker"]),
+        ("RUNTIME", "podman", &["runtime.kind", "\"podman\"", "expected: process, docker"]),
         ("IDE", "emacs", &["auto, builtin, code-server, jupyterlab, command"]),
         ("ACTIVITY_MODE", "Traffic", &["traffic, connections"]),
         ("PROCESS_SANDBOX", "yes", &["auto, always, never"]),
@@ -154,10 +154,11 @@ fn switches_may_be_written_as_booleans() {
     let (_dir, s) = with_file("[runtime]\nread_only = \"no\"\nmemory = true\n");
     let message = errors(&s);
     assert!(
-        message.contains("runtime.read_only: \"no\"") && message.contains("allowed: true, false"),
+        message.contains("runtime.read_only: invalid value \"no\"")
+            && message.contains("expected: true, false"),
         "{message}"
     );
-    assert!(message.contains("runtime.memory: \"true\""), "{message}");
+    assert!(message.contains("runtime.memory: invalid value \"true\""), "{message}");
 }
 
 #[test]

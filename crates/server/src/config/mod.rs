@@ -38,6 +38,8 @@ pub struct Config {
     pub public_base_url: String,
     /// Whether somebody chose it.
     pub public_base_url_is_set: bool,
+    /// Whether programs, files and ports of workspaces can be reached by the API.
+    pub exec: bool,
     /// More hosts under which this server answers.
     pub hosts_allowed: Vec<String>,
     /// Where machines ask how it is, apart from everybody else.
@@ -52,6 +54,8 @@ pub struct Config {
     pub coordinator: CoordinatorConfig,
     pub ttl: TtlConfig,
     pub gc: GcConfig,
+    /// Zero: for ever.
+    pub audit_retention: Duration,
     pub limits: Limits,
     pub retry: Policy,
     pub activity: ActivityConfig,
@@ -223,7 +227,8 @@ pub struct DockerSettings {
     pub pids: u64,
     pub read_only: bool,
     pub pull: codehub_runtime::docker::PullPolicy,
-    pub reach: codehub_runtime::docker::Reach,
+    /// `None`: as engine and program allow.
+    pub reach: Option<codehub_runtime::docker::Reach>,
     pub network: String,
     pub firewall: codehub_runtime::docker::FirewallChoice,
     /// Empty: the machine's own.

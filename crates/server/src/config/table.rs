@@ -51,6 +51,13 @@ pub static SETTINGS: &[Setting] = &[
         "Addresses or networks (10.0.0.0/8) of proxies in front of this server whose X-Forwarded-* headers are believed, separated by commas.",
     ),
     setting(
+        "exec",
+        "EXEC",
+        "on",
+        ValueKind::OneOf(&["on", "off"]),
+        "Whether owners can run programs, read and write files and connect to ports in their workspaces by the API, with a session or a token.",
+    ),
+    setting(
         "hosts_allowed",
         "HOSTS_ALLOWED",
         "",
@@ -281,9 +288,9 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "runtime.reach",
         "RUNTIME_REACH",
-        "port",
-        ValueKind::OneOf(&["port", "address"]),
-        "How CodeHub reaches a container: by a port on 127.0.0.1, or by its own address (CodeHub on the engine's machine, or on the same network).",
+        "auto",
+        ValueKind::OneOf(&["auto", "socket", "address", "port"]),
+        "How CodeHub reaches a container: by a Unix socket that only it can connect to (an engine on this machine), by the container's own address, or by a port on 127.0.0.1 (an engine in a virtual machine). auto: a socket where engine and IDE can, otherwise the address.",
     ),
     setting(
         "runtime.network",
@@ -353,7 +360,7 @@ pub static SETTINGS: &[Setting] = &[
         "IDE_COMMAND",
         "",
         ValueKind::Words,
-        "For ide.kind = \"command\": the program and its arguments, run without a shell. {port}, {home}, {id} and {base_path} are filled in; a program that is given {socket} (RUNTIME=process) listens on that Unix socket, which nobody else on the machine can reach, and not on a port.",
+        "For ide.kind = \"command\": the program and its arguments, run without a shell. {port}, {home}, {id} and {base_path} are filled in; a program that is given {socket} listens on that Unix socket, which nobody else on the machine can reach, and not on a port.",
     ),
     setting(
         "ide.health_path",
@@ -417,6 +424,13 @@ pub static SETTINGS: &[Setting] = &[
         "2h",
         ValueKind::Duration { min: 0, max: YEAR },
         "What nothing refers to is deleted this long after it was first seen.",
+    ),
+    setting(
+        "audit.retention",
+        "AUDIT_RETENTION",
+        "400d",
+        ValueKind::Duration { min: 0, max: 10 * YEAR },
+        "How long the audit trail goes back; what is older is removed by the garbage collector. 0: it keeps everything.",
     ),
     setting(
         "archive.keep",

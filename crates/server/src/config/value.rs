@@ -116,7 +116,7 @@ impl ValueKind {
 
     /// Whether `text` is such a value.
     pub(super) fn check(self, text: &str) -> Result<(), String> {
-        let or_allowed = |ok: bool| if ok { Ok(()) } else { Err(format!("allowed: {}", self.allowed())) };
+        let or_allowed = |ok: bool| if ok { Ok(()) } else { Err(format!("expected: {}", self.allowed())) };
         match self {
             Self::Text | Self::Path => Ok(()),
             Self::Name => or_allowed(is_name(text)),
@@ -131,7 +131,9 @@ impl ValueKind {
                 _ if text.is_empty() => Ok(()),
                 Some((scheme, rest)) if schemes.contains(&scheme) => or_allowed(!rest.is_empty()),
                 // The rest of it may hold a password.
-                Some((scheme, _)) => Err(format!("{scheme}:// is not offered; allowed: {}", self.allowed())),
+                Some((scheme, _)) => {
+                    Err(format!("{scheme}:// is not supported; expected: {}", self.allowed()))
+                }
                 None => or_allowed(false),
             },
             Self::UrlPath => or_allowed(text.starts_with('/') && !text.contains(char::is_whitespace)),

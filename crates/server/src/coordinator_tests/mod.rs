@@ -110,6 +110,7 @@ impl Rig {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            once: None,
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };

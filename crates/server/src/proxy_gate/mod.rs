@@ -13,7 +13,13 @@ use codehub_domain::{
     desired::Refusal,
     event::{Actor, Reason},
 };
-use codehub_proxy::{Proxy, Settings, activity::Sink, credential::CookieNames, idle::Rules};
+use codehub_proxy::{
+    Proxy, Settings,
+    activity::Sink,
+    appearance::{Lang, Theme},
+    credential::CookieNames,
+    idle::Rules,
+};
 use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Store, bus::Bus};
 use http::{HeaderMap, HeaderValue, header};
@@ -140,6 +146,11 @@ impl Gate for AppGate {
             Err(Denied::Store(error)) => Err(unreachable(error)),
             Err(denied) => Ok(Err(denied.to_string())),
         }
+    }
+
+    async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError> {
+        let user = self.store.user_get(user).await.map_err(unreachable)?;
+        Ok(user.map_or((None, None), |user| (Lang::of_account(user.language), Theme::of_account(user.theme))))
     }
 
     async fn look(&self, id: WorkspaceId) {

@@ -116,6 +116,7 @@ impl Server {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            once: None,
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };

@@ -135,6 +135,7 @@ pub(crate) fn coordinator_settings(config: &Config) -> coordinator::Settings {
         retry: config.retry,
         ttl: config.ttl_policy(),
         gc: config.gc.policy,
+        audit_retention: config.audit_retention,
         public_base_url: config.public_base_url.clone(),
     }
 }

@@ -56,11 +56,9 @@ pub(super) fn check_key_file(config: &Config) -> Result<(), OpenFiles> {
 /// # Errors
 /// It is.
 pub(super) fn refuse_foreign(data_dir: &Path) -> Result<(), OpenFiles> {
-    let us = rustix::process::geteuid().as_raw();
+    let us = Us::now();
     match fs::metadata(data_dir) {
-        Ok(found) if found.uid() != us => {
-            Err(OpenFiles::Foreign { path: data_dir.display().to_string(), owner: found.uid(), us })
-        }
+        Ok(found) if !us.may_have(&found) => Err(us.foreign(data_dir, &found)),
         // What cannot be looked at cannot be used either, and whoever tries says so.
         Ok(_) | Err(_) => Ok(()),
     }
@@ -72,17 +70,58 @@ pub(super) fn refuse_foreign(data_dir: &Path) -> Result<(), OpenFiles> {
 /// # Errors
 /// It, or something of ours in it, belongs to somebody else, or cannot be changed.
 pub(super) fn close(data_dir: &Path) -> Result<(), OpenFiles> {
-    close_for(data_dir, rustix::process::geteuid().as_raw())
+    close_for(data_dir, &Us::now())
 }
 
-fn close_for(data_dir: &Path, us: u32) -> Result<(), OpenFiles> {
+/// Who this server is on the machine.
+struct Us {
+    user: u32,
+    groups: Vec<u32>,
+}
+
+impl Us {
+    fn now() -> Self {
+        let mut groups: Vec<u32> =
+            rustix::process::getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
+        groups.push(rustix::process::getegid().as_raw());
+        Self { user: rustix::process::geteuid().as_raw(), groups }
+    }
+
+    /// Whether it is a data directory for us: our own, or one of root's that was given to a group of ours and that
+    /// nobody else can change, as Kubernetes prepares a volume (`fsGroup`). Root can read everything anyway.
+    fn may_have(&self, found: &Metadata) -> bool {
+        found.uid() == self.user || self.was_given(found)
+    }
+
+    fn was_given(&self, found: &Metadata) -> bool {
+        found.uid() == 0
+            && self.user != 0
+            && self.groups.contains(&found.gid())
+            && found.mode() & 0o070 == 0o070
+            && found.mode() & 0o002 == 0
+    }
+
+    fn foreign(&self, path: &Path, found: &Metadata) -> OpenFiles {
+        OpenFiles::Foreign { path: path.display().to_string(), owner: found.uid(), us: self.user }
+    }
+}
+
+fn close_for(data_dir: &Path, us: &Us) -> Result<(), OpenFiles> {
     let failed = |why| OpenFiles::Failed { path: data_dir.display().to_string(), why };
     // It may be a link to where it really is.
     let root = fs::canonicalize(data_dir).map_err(failed)?;
+    let given = look(&root)?.is_some_and(|found| us.was_given(&found));
     let mut directories = vec![root.clone()];
     while let Some(directory) = directories.pop() {
         let Some(found) = look(&directory)? else { continue };
-        shut(&directory, &found, us)?;
+        if given && found.uid() == 0 {
+            // Its mode is root's to choose, and so is what else root has in it (`lost+found`).
+            if directory != root {
+                continue;
+            }
+        } else {
+            shut(&directory, &found, us)?;
+        }
         if !is_ours_within(&root, &directory) {
             continue;
         }
@@ -110,10 +149,10 @@ fn is_ours_within(root: &Path, directory: &Path) -> bool {
     }
 }
 
-fn shut(path: &Path, found: &Metadata, us: u32) -> Result<(), OpenFiles> {
+fn shut(path: &Path, found: &Metadata, us: &Us) -> Result<(), OpenFiles> {
     let shown = || path.display().to_string();
-    if found.uid() != us {
-        return Err(OpenFiles::Foreign { path: shown(), owner: found.uid(), us });
+    if found.uid() != us.user {
+        return Err(us.foreign(path, found));
     }
     let mode = found.mode() & 0o7777;
     if mode & OPEN == 0 {
@@ -216,17 +255,48 @@ mod tests {
     fn the_data_directory_of_another_user_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         make(dir.path(), "codehub.db", 0o600);
-        let us = rustix::process::geteuid().as_raw();
-        let message = close_for(dir.path(), us + 1).unwrap_err().to_string();
+        let owner = rustix::process::geteuid().as_raw();
+        let us = Us { user: owner + 1, groups: vec![owner + 1] };
+        let message = close_for(dir.path(), &us).unwrap_err().to_string();
         for part in [
             dir.path().to_str().unwrap(),
-            &format!("user {us}"),
-            &format!("runs as {}", us + 1),
+            &format!("user {owner}"),
+            &format!("runs as {}", owner + 1),
             "chown",
             "--data-dir",
         ] {
             assert!(message.contains(part), "{part}: {message}");
         }
+    }
+
+    /// As Kubernetes prepares a volume: root's, with a group and its rights.
+    #[test]
+    fn a_volume_that_root_has_given_to_our_group_is_taken_and_what_is_open_to_all_is_not() {
+        if !rustix::process::geteuid().is_root() {
+            codehub_testing::skip("only root can give directories away");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("volume");
+        fs::create_dir_all(volume.join("lost+found")).unwrap();
+        make(&volume, "codehub.db", 0o644);
+        let (user, group) = (4711, 4712);
+        std::os::unix::fs::chown(volume.join("codehub.db"), Some(user), Some(group)).unwrap();
+        std::os::unix::fs::chown(&volume, Some(0), Some(group)).unwrap();
+        let us = Us { user, groups: vec![4711, group] };
+        for (mode, taken) in
+            [(0o2775, true), (0o2770, true), (0o2777, false), (0o2755, false), (0o700, false)]
+        {
+            fs::set_permissions(&volume, Permissions::from_mode(mode)).unwrap();
+            let outcome = close_for(&volume, &us);
+            assert_eq!(outcome.is_ok(), taken, "{mode:o}: {outcome:?}");
+            assert_eq!(us.may_have(&fs::metadata(&volume).unwrap()), taken, "{mode:o}");
+        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&volume.join("codehub.db")), 0o600, "what is ours in it is closed");
+        let strangers = Us { user, groups: vec![4713] };
+        fs::set_permissions(&volume, Permissions::from_mode(0o2775)).unwrap();
+        assert!(close_for(&volume, &strangers).is_err(), "another group's");
     }
 
     #[test]

@@ -54,6 +54,12 @@ fn handle() -> Option<&'static PrometheusHandle> {
 pub(crate) const HTTP_SECONDS: &str = "codehub_http_request_duration_seconds";
 /// Open connections.
 pub(crate) const HTTP_CONNECTIONS: &str = "codehub_http_connections";
+/// Open lines to the programs inside workspaces.
+pub(crate) const LINES: &str = "codehub_lines";
+/// Programs that run by exec.
+pub(crate) const EXECS_OPEN: &str = "codehub_execs_running";
+/// Programs that were run by exec, by how they ended.
+pub(crate) const EXECS: &str = "codehub_execs_total";
 /// 1, with the version as a label.
 const BUILD_INFO: &str = "codehub_build_info";
 
@@ -64,6 +70,9 @@ fn describe() {
         "Time until the answer's headers, by route, method and status class"
     );
     metrics::describe_gauge!(HTTP_CONNECTIONS, "Open connections");
+    metrics::describe_gauge!(LINES, "Open lines to the programs inside workspaces");
+    metrics::describe_gauge!(EXECS_OPEN, "Programs that run by exec");
+    metrics::describe_counter!(EXECS, "Programs that were run by exec, by how they ended");
     metrics::describe_gauge!(BUILD_INFO, "1, with the version as a label");
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

@@ -18,8 +18,8 @@ use super::{
     error::Result,
     flash::{Flash, Plain},
     forms,
-    layout::{NavEntry, Page},
-    view::{Form, Me, PathId, see_other_saying},
+    layout::{self, NavEntry, Page},
+    view::{Form, Me, PathId, Query, see_other_saying},
 };
 use crate::{
     app::App,
@@ -33,6 +33,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/workspaces/{id}/archive", post(archive))
         .route("/workspaces/{id}/recover", post(recover))
         .route("/workspaces/{id}/delete", get(confirm_delete).post(delete))
+        .route("/flash", get(flash))
 }
 
 /// Where to come back to, if it is one of our pages.
@@ -62,6 +63,11 @@ async fn archive(posted: Posted) -> Result<Response> {
     answer(posted, Desired::Archived, Plain::Archiving).await
 }
 
+/// What was just done, and nothing else: for the script, which keeps the page it is on.
+async fn flash(me: Me) -> Response {
+    layout::flashes_alone(&me.view)
+}
+
 async fn answer(
     (State(app), me, PathId(id), Form(back)): Posted,
     desired: Desired,
@@ -77,7 +83,8 @@ async fn answer(
     }
 }
 
-async fn ask(
+/// Asks for a target state, after looking whether this person may.
+pub(super) async fn ask(
     app: &App,
     me: &Me,
     id: WorkspaceId,
@@ -132,6 +139,7 @@ async fn confirm_delete(
     State(app): State<Arc<App>>,
     me: Me,
     PathId(id): PathId<WorkspaceId>,
+    Query(back): Query<Back>,
 ) -> Result<Response> {
     let workspace = service::find(&app, me.user(), id, Access::Manage).await?;
     let (view, t) = (&me.view, me.view.t);
@@ -143,18 +151,21 @@ async fn confirm_delete(
         },
         action: format!("/workspaces/{id}/delete"),
         yes: t.delete_for_good,
-        no_href: format!("/workspaces/{id}"),
-        hidden: &[],
+        no_href: forms::local_path(&back.back).map_or_else(|| format!("/workspaces/{id}"), str::to_owned),
+        hidden: &[("back", back.path().to_owned())],
     };
     Ok(Page::new(t.delete_title, NavEntry::Workspaces, confirm.render(view)).respond(view))
 }
 
-async fn delete(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceId>) -> Result<Response> {
+async fn delete((State(app), me, PathId(id), Form(back)): Posted) -> Result<Response> {
+    let own = format!("/workspaces/{id}");
+    // Its own page ends with it.
+    let back = Some(back.path()).filter(|path| !path.starts_with(&own)).unwrap_or("/");
     match ask(&app, &me, id, Desired::Deleted).await {
-        Ok(_) => Ok(see_other_saying(&app, "/", Plain::Deleted)),
+        Ok(_) => Ok(see_other_saying(&app, back, Plain::Deleted)),
         Err(denied) => {
             let flash = Flash::of_refusal(denied)?;
-            Ok(see_other_saying(&app, &format!("/workspaces/{id}"), flash))
+            Ok(see_other_saying(&app, &own, flash))
         }
     }
 }

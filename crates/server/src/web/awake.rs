@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::post};
-use codehub_domain::{Desired, HoldId, Phase, Timestamp, WorkspaceId};
+use codehub_domain::{Desired, HoldId, Phase, WorkspaceId};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -65,23 +65,23 @@ async fn release(
     Ok(see_other_saying(&app, &format!("/workspaces/{id}"), flash))
 }
 
-/// When it sleeps, if that is soon.
-fn soon(me: &Me, detail: &Detail) -> Option<Timestamp> {
+/// Whether it sleeps soon.
+fn soon(me: &Me, detail: &Detail) -> bool {
     let ttl = detail.workspace.standby_ttl_seconds.unwrap_or(detail.policy.standby_seconds);
     let soon = i64::from((ttl / 5).clamp(SOON_AT_LEAST, SOON_AT_MOST));
-    detail.activity.sleeps_at.filter(|at| at.duration_since(me.view.now).as_secs() < soon)
+    detail.activity.sleeps_at.is_some_and(|at| at.duration_since(me.view.now).as_secs() < soon)
 }
 
 /// What is said at the top before a workspace goes to sleep.
 pub(super) fn banner(me: &Me, detail: &Detail) -> Markup {
-    let (view, t, ws) = (&me.view, me.view.t, &detail.workspace);
-    let Some(at) = soon(me, detail).filter(|_| ws.status.phase == Phase::Running) else {
+    let (t, ws) = (me.view.t, &detail.workspace);
+    if !soon(me, detail) || ws.status.phase != Phase::Running {
         return html! { div #part-sleep data-part {} };
-    };
+    }
     html! {
         div #part-sleep data-part {
             section.card.note role="status" data-testid="sleep-soon" {
-                h2 { (icons::phase(Phase::Standby)) (t.sleeps_soon) " " (ahead(view, at)) }
+                h2 { (icons::phase(Phase::Standby)) (t.going_to_sleep) }
                 p { (t.sleeps_soon_text) }
                 @if ws.owner == me.user().id { (not_yet(me, detail, "primary", "snooze-banner")) }
             }
@@ -121,9 +121,6 @@ pub(super) fn panel(me: &Me, detail: &Detail) -> Markup {
                         @if because.kind == "hold" { (t.until) " " (ahead(view, because.at)) }
                         @else if because.kind != "open_connection" { (moment(view, because.at)) }
                     }
-                }
-                @if let Some(at) = activity.sleeps_at.filter(|_| runs) {
-                    dt { (t.sleeps) } dd data-testid="sleeps-at" { (ahead(view, at)) }
                 }
                 @if runs { dt { (t.open_connections) } dd { (activity.open_connections) } }
                 @if let Some(stopped) = &activity.stopped_because {

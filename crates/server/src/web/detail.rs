@@ -10,7 +10,7 @@ use axum::{
     routing::get,
 };
 use codehub_domain::{
-    Operation, UserId, Workspace, WorkspaceId,
+    Phase, UserId, Workspace, WorkspaceId,
     condition::Condition,
     event::HistoryEntry,
     ttl::{Expiry, TtlPolicy},
@@ -20,16 +20,17 @@ use codehub_domain::{
 use codehub_runtime::archives::ListedArchive;
 use codehub_store::is_active;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::{
-    awake,
+    acts, awake,
     components::{ahead, moment},
     error::Result,
-    i18n::{history, words},
+    i18n::words,
     icons,
     layout::{NavEntry, Page},
-    logs, recover, row,
-    view::{Me, PageContext, PathId},
+    logs, picture, recover, row,
+    view::{Me, PageContext, PathId, Query},
 };
 use crate::{
     api::activity::{self, ActivityView},
@@ -37,10 +38,18 @@ use crate::{
     service::{self, Access},
 };
 
-const HISTORY: u32 = 20;
+/// Enough for a week of most workspaces.
+const HISTORY: u32 = 300;
+/// Lines of history on the page; the rest is a page of its own.
+const ACTS: usize = 8;
+/// Entries of history on a page of its own.
+const OLDER: u32 = 200;
 
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/workspaces/{id}", get(show)).route("/workspaces/{id}/live", get(live))
+    Router::new()
+        .route("/workspaces/{id}", get(show))
+        .route("/workspaces/{id}/live", get(live))
+        .route("/workspaces/{id}/history", get(older))
 }
 
 /// A workspace with what belongs to it.
@@ -50,6 +59,8 @@ pub(super) struct Detail {
     /// Newest first; `None` when they cannot be listed now.
     pub(super) archives: Option<Vec<ListedArchive>>,
     pub(super) history: Vec<HistoryEntry>,
+    /// There is history older than that.
+    pub(super) more_history: bool,
     pub(super) people: HashMap<UserId, User>,
     pub(super) policy: TtlPolicy,
     pub(super) expiry: Option<Expiry>,
@@ -70,17 +81,34 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let workspace = service::find(app, me.user(), id, Access::Manage).await?;
     // The page has more to say than what its storage keeps.
     let archives = service::archives::kept(app, id).await.ok();
-    let history = app.store().workspace_history(id, None, HISTORY).await?.items;
-    let mut ids: Vec<UserId> = history.iter().filter_map(|entry| user_of(&entry.actor)).collect();
-    ids.push(workspace.owner);
-    ids.sort_unstable();
-    ids.dedup();
-    let people = app.store().users_get(&ids).await?;
+    let past = app.store().workspace_history(id, None, HISTORY).await?;
+    let (history, more_history) = (past.items, past.more);
+    let people = people(app, &history, workspace.owner).await?;
     let owner = people.get(&workspace.owner).map(|user| user.username.clone()).unwrap_or_default();
     let activity = activity::of(app, &workspace).await?;
     let (policy, expiry) = (app.config.ttl_policy(), app.expiry(&workspace));
     let from_images = app.backends.instances.kind() != "process";
-    Ok(Detail { workspace, owner, archives, history, people, policy, expiry, activity, from_images })
+    Ok(Detail {
+        workspace,
+        owner,
+        archives,
+        history,
+        more_history,
+        people,
+        policy,
+        expiry,
+        activity,
+        from_images,
+    })
+}
+
+/// Whoever stands in the history, and the owner.
+async fn people(app: &App, history: &[HistoryEntry], owner: UserId) -> Result<HashMap<UserId, User>> {
+    let mut ids: Vec<UserId> = history.iter().filter_map(|entry| user_of(&entry.actor)).collect();
+    ids.push(owner);
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(app.store().users_get(&ids).await?)
 }
 
 fn user_of(actor: &str) -> Option<UserId> {
@@ -104,6 +132,51 @@ async fn live(State(app): State<Arc<App>>, me: Me, PathId(id): PathId<WorkspaceI
     Ok(Html(parts(&me, &detail).into_string()).into_response())
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Before {
+    /// The id of an entry: only what is older.
+    before: String,
+}
+
+/// The whole history, a page at a time.
+async fn older(
+    State(app): State<Arc<App>>,
+    me: Me,
+    PathId(id): PathId<WorkspaceId>,
+    Query(query): Query<Before>,
+) -> Result<Response> {
+    let workspace = service::find(&app, me.user(), id, Access::Manage).await?;
+    let before: Option<i64> = query.before.parse().ok();
+    let archives = service::archives::kept(&app, id).await.unwrap_or_default();
+    let page = app.store().workspace_history(id, before, OLDER).await?;
+    let people = people(&app, &page.items, workspace.owner).await?;
+    let name_of = |id: &str| people.get(&id.parse::<UserId>().ok()?).map(|user| user.username.clone());
+    let mut acts = acts::acts(&page.items);
+    // What began before the page is told whole on the next one.
+    if page.more && acts.len() > 1 {
+        acts.pop();
+    }
+    let next = acts.last().map(|act| act.steps[0].id).filter(|_| page.more);
+    let (view, t) = (&me.view, me.view.t);
+    let own = format!("/workspaces/{id}/history");
+    let body = html! {
+        p.crumb { a href={ "/workspaces/" (id) } { (icons::back()) (workspace.name) } }
+        section.card {
+            h1 { (t.history) }
+            ol.timeline data-testid="history" {
+                @for act in &acts { (acts::line(view, act, &archives, &name_of)) }
+            }
+            @if acts.is_empty() { p.quiet { (t.no_history) } }
+        }
+        nav.pager aria-label=(t.pages) {
+            @if before.is_some() { a.button href=(own) data-testid="newest" { (t.newest) } }
+            @if let Some(next) = next { a.button href={ (own) "?before=" (next) } rel="next" data-testid="older" { (t.older) } }
+        }
+    };
+    Ok(Page::new(t.history, NavEntry::Workspaces, body).respond(view))
+}
+
 pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
     let view = &me.view;
     html! {
@@ -116,8 +189,8 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
             (recover::panel(me, detail))
             div.columns {
                 div.main-column {
-                    (conditions(view, &detail.workspace))
                     (past(view, detail))
+                    (conditions(view, &detail.workspace))
                 }
                 div.side-column {
                     (awake::panel(me, detail))
@@ -143,7 +216,7 @@ fn head(me: &Me, detail: &Detail) -> Markup {
                     @if !is_active(ws) { p.meaning { (words::phase_meaning(view.lang, ws.status.phase)) } }
                 }
                 div.ws-actions {
-                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), true))
+                    (row::actions(view, me.user(), ws, &format!("/workspaces/{}", ws.id), row::Place::Page))
                 }
             }
         }
@@ -231,9 +304,16 @@ fn conditions(view: &PageContext, ws: &Workspace) -> Markup {
             }
         }
     };
+    let failing =
+        ws.status.phase == Phase::Error || all.healthy.as_ref().is_some_and(|healthy| !healthy.status);
     html! {
         section #part-conditions data-part .card {
-            h2 { (t.conditions) }
+          details open[failing] data-testid="conditions" {
+            summary {
+                h2 { (t.conditions) }
+                @if failing { span.no.bad { (icons::cross()) (t.checks_failing) } }
+                @else { span.yes { (icons::check()) (t.checks_ok) } }
+            }
             @if table.iter().all(|(_, _, condition)| condition.is_none()) {
                 p.quiet { (t.nothing_observed) }
             } @else {
@@ -246,6 +326,7 @@ fn conditions(view: &PageContext, ws: &Workspace) -> Markup {
                     }
                 }
             }
+          }
         }
     }
 }
@@ -278,34 +359,21 @@ fn archives(view: &PageContext, detail: &Detail) -> Markup {
 }
 
 fn past(view: &PageContext, detail: &Detail) -> Markup {
-    let (t, lang) = (view.t, view.lang);
+    let (t, ws) = (view.t, &detail.workspace);
+    let acts = acts::acts(&detail.history);
+    let archives = detail.archives.as_deref().unwrap_or_default();
     html! {
         section #part-history data-part .card {
             h2 { (t.history) }
-            @if detail.history.is_empty() {
+            @if acts.is_empty() {
                 p.quiet { (t.no_history) }
             } @else {
+                (picture::of(view, &detail.history, detail.more_history, ws.status.phase, ws.created_at))
                 ol.timeline data-testid="history" {
-                    @for entry in &detail.history {
-                        li data-testid="history-entry" {
-                            p {
-                                @if entry.from == entry.to {
-                                    strong { (words::phase(lang, entry.to)) }
-                                } @else {
-                                    strong {
-                                        (words::phase(lang, entry.from)) " "
-                                        span aria-hidden="true" { "→" } span.sr-only { (t.to) } " "
-                                        (words::phase(lang, entry.to))
-                                    }
-                                }
-                                @if entry.operation != Operation::None {
-                                    " · " (history::operation(lang, entry.operation))
-                                }
-                                " · " span.break { (history::reason(lang, &entry.reason)) }
-                            }
-                            p.quiet { (moment(view, entry.at)) " · " (history::actor(lang, &entry.actor, |id| detail.name_of(id))) }
-                        }
-                    }
+                    @for act in acts.iter().take(ACTS) { (acts::line(view, act, archives, &|id| detail.name_of(id))) }
+                }
+                @if acts.len() > ACTS || detail.more_history {
+                    p.more { a href={ "/workspaces/" (ws.id) "/history" } data-testid="older" { (t.older) } }
                 }
             }
         }

@@ -112,6 +112,7 @@ impl From<Denied> for WebError {
             Denied::Busy(_)
             | Denied::NotRunning
             | Denied::NeedsRecovery
+            | Denied::TooManyHolds
             | Denied::Recovery(_)
             | Denied::Limit(_)
             | Denied::Invalid { .. } => Self::BadRequest,

@@ -2,7 +2,7 @@
 //! list in a cookie that lives for seconds. Whatever else stands in the cookie says nothing, so nobody
 //! can make a page say their text.
 
-use codehub_domain::{Operation, limits::LimitScope, recovery::RecoveryRefusal};
+use codehub_domain::{Desired, Operation, limits::LimitScope, recovery::RecoveryRefusal};
 use http::{HeaderMap, HeaderValue};
 
 use super::{cookies, error::WebError, i18n::Lang};
@@ -47,32 +47,34 @@ macro_rules! flashes {
 flashes! {
     Welcome Good "welcome": "CodeHub is set up. Create your first workspace.", "CodeHub 설정을 마쳤습니다. 첫 워크스페이스를 만들어 보세요.";
     SignedOut Good "signed-out": "You are signed out.", "로그아웃했습니다.";
-    NoSessionEnded Bad "no-session-ended": "This browser’s session had already ended, or its cookie was replaced: nothing was ended now. To end all your sessions, sign in and change your password.", "이 브라우저의 세션이 이미 끝났거나 쿠키가 바뀌어 종료한 세션이 없습니다. 모든 세션을 끝내려면 로그인한 뒤 비밀번호를 변경하세요.";
-    Created Good "created": "The workspace was created.", "워크스페이스를 만들었습니다.";
-    Starting Good "starting": "The workspace is being started.", "워크스페이스를 시작합니다.";
-    Stopping Good "stopping": "The workspace is being stopped.", "워크스페이스를 중지합니다.";
-    Archiving Good "archiving": "The workspace is being archived.", "워크스페이스를 보관합니다.";
-    Deleted Good "deleted": "The workspace was deleted.", "워크스페이스를 삭제했습니다.";
-    Recovering Good "recovering": "Recovery has begun.", "복구를 시작했습니다.";
+    NoSessionEnded Bad "no-session-ended": "This browser’s session had already ended. To end all your sessions, sign in and change your password.", "이 브라우저의 세션이 이미 끝났거나 쿠키가 바뀌어 종료한 세션이 없습니다. 모든 세션을 끝내려면 로그인한 뒤 비밀번호를 변경하세요.";
+    Created Good "created": "Workspace created.", "워크스페이스를 만들었습니다.";
+    Starting Good "starting": "Starting the workspace.", "워크스페이스를 시작합니다.";
+    Stopping Good "stopping": "Stopping the workspace.", "워크스페이스를 중지합니다.";
+    Archiving Good "archiving": "Archiving the workspace.", "워크스페이스를 보관합니다.";
+    Deleted Good "deleted": "Workspace deleted.", "워크스페이스를 삭제했습니다.";
+    Recovering Good "recovering": "Recovery started.", "복구를 시작했습니다.";
     Saved Good "saved": "Your changes were saved.", "변경 사항을 저장했습니다.";
-    UserCreated Good "user-created": "The user was added.", "사용자를 추가했습니다.";
-    UserSaved Good "user-saved": "The user was changed.", "사용자 정보를 변경했습니다.";
-    UserDeleted Good "user-deleted": "The user was deleted.", "사용자를 삭제했습니다.";
-    TokenDeleted Good "token-deleted": "The token was deleted and no longer works.", "토큰을 삭제했습니다. 이제 사용할 수 없습니다.";
+    UserCreated Good "user-created": "User added.", "사용자를 추가했습니다.";
+    UserSaved Good "user-saved": "User updated.", "사용자 정보를 변경했습니다.";
+    UserDeleted Good "user-deleted": "User deleted.", "사용자를 삭제했습니다.";
+    TokenDeleted Good "token-deleted": "Token deleted. It no longer works.", "토큰을 삭제했습니다. 이제 사용할 수 없습니다.";
     PasswordChanged Good "password-changed": "Your password was changed. Your other sessions have ended.", "비밀번호를 변경했습니다. 다른 기기의 세션은 모두 종료되었습니다.";
     PasswordAndTokensChanged Good "password-and-tokens-changed": "Your password was changed. Your other sessions have ended and your API tokens are deleted.", "비밀번호를 변경했습니다. 다른 기기의 세션은 모두 종료되었고 API 토큰은 삭제되었습니다.";
-    TokenRevoked Good "token-revoked": "The token was revoked and no longer works.", "토큰을 폐기했습니다. 이제 사용할 수 없습니다.";
+    TokenRevoked Good "token-revoked": "Token revoked. It no longer works.", "토큰을 폐기했습니다. 이제 사용할 수 없습니다.";
     Snoozed Good "snoozed": "The workspace stays awake.", "워크스페이스를 깨어 있는 상태로 유지합니다.";
-    Released Good "released": "The lease has ended.", "유지 요청을 끝냈습니다.";
-    NoSuchLease Bad "no-such-lease": "There is no such lease.", "해당 유지 요청이 없습니다.";
-    NotRunning Bad "not-running": "The workspace is not meant to run. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
+    Released Good "released": "The workspace may go to sleep again.", "유지를 해제했습니다.";
+    NoSuchLease Bad "no-such-lease": "This keep-awake request has already ended.", "이미 끝난 유지 요청입니다.";
+    NotRunning Bad "not-running": "The workspace is not running. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
+    NothingTicked Bad "nothing-ticked": "No workspace was selected.", "선택한 워크스페이스가 없습니다.";
     NeedsRecovery Bad "needs-recovery": "The workspace has an error. Recover it first.", "워크스페이스에 오류가 있습니다. 먼저 복구하세요.";
-    NotInError Bad "not-in-error": "There is nothing to recover from any more.", "더 이상 복구할 오류가 없습니다.";
-    HomeIsLost Bad "home-is-lost": "The home is lost: choose an archive, or confirm that you want to start with an empty home.", "홈 데이터가 유실되었습니다. 복원할 보관본을 고르거나, 빈 홈으로 시작한다는 데 동의하세요.";
-    WouldDropHome Bad "would-drop-home": "The home is still there. Going back to an archive would drop it: confirm that, or recover without an archive.", "현재 홈 데이터가 남아 있습니다. 보관본으로 되돌리면 사라지므로 동의가 필요합니다. 또는 보관본 없이 복구하세요.";
-    NoSuchArchive Bad "no-such-archive": "That archive is not there (any more).", "해당 보관본이 없습니다.";
-    Unreachable Bad "unreachable": "Something that has to answer first does not. Try again in a moment.", "필요한 구성 요소가 응답하지 않습니다. 잠시 후 다시 시도하세요.";
-    LastAdmin Bad "last-admin": "This is the last administrator who can sign in. Make somebody else one first.", "로그인할 수 있는 마지막 관리자입니다. 먼저 다른 관리자를 지정하세요.";
+    TooManyLeases Bad "too-many-leases": "The workspace has too many keep-awake leases already. Give some of them back first.", "유지 요청이 너무 많습니다. 먼저 일부를 해제하세요.";
+    NotInError Bad "not-in-error": "There is nothing to recover from anymore.", "더 이상 복구할 오류가 없습니다.";
+    HomeIsLost Bad "home-is-lost": "The home directory is missing. Choose an archive, or confirm that you want to start with an empty home directory.", "홈 데이터가 유실되었습니다. 복원할 보관본을 고르거나, 빈 홈으로 시작한다는 데 동의하세요.";
+    WouldDropHome Bad "would-drop-home": "The home directory still exists, and restoring an archive would discard it. Confirm that, or recover without an archive.", "현재 홈 데이터가 남아 있습니다. 보관본으로 되돌리면 사라지므로 동의가 필요합니다. 또는 보관본 없이 복구하세요.";
+    NoSuchArchive Bad "no-such-archive": "That archive no longer exists.", "해당 보관본이 없습니다.";
+    Unreachable Bad "unreachable": "A service CodeHub needs is not responding. Try again in a moment.", "필요한 구성 요소가 응답하지 않습니다. 잠시 후 다시 시도하세요.";
+    LastAdmin Bad "last-admin": "This is the last administrator who can sign in. Make another user an administrator first.", "로그인할 수 있는 마지막 관리자입니다. 먼저 다른 관리자를 지정하세요.";
     OwnsWorkspaces Bad "owns-workspaces": "This user still owns workspaces. Delete those first, or disable the user.", "이 사용자에게 워크스페이스가 남아 있습니다. 먼저 삭제하거나 사용자를 비활성화하세요.";
     NotYourself Bad "not-yourself": "You cannot do this to your own account.", "자기 계정에는 할 수 없는 작업입니다.";
     PasswordRule Bad "password-rule": "A password has 8 to 1024 characters.", "비밀번호는 8자 이상 1024자 이하여야 합니다.";
@@ -85,6 +87,12 @@ pub enum Flash {
     Busy(Operation),
     UserLimit(u32),
     ServerLimit(u32),
+    /// An act for many workspaces at once: of how many it was granted, and of how many not.
+    Bulk {
+        desired: Desired,
+        done: u32,
+        skipped: u32,
+    },
 }
 
 impl From<Plain> for Flash {
@@ -100,6 +108,7 @@ impl Flash {
             Self::Busy(operation) => format!("busy.{operation}"),
             Self::UserLimit(limit) => format!("user-limit.{limit}"),
             Self::ServerLimit(limit) => format!("server-limit.{limit}"),
+            Self::Bulk { desired, done, skipped } => format!("bulk.{desired}.{done}.{skipped}"),
         }
     }
 
@@ -109,6 +118,13 @@ impl Flash {
             Some(("busy", operation)) => operation.parse().ok().map(Self::Busy),
             Some(("user-limit", limit)) => limit.parse().ok().map(Self::UserLimit),
             Some(("server-limit", limit)) => limit.parse().ok().map(Self::ServerLimit),
+            Some(("bulk", counts)) => {
+                let mut parts = counts.split('.');
+                let desired = parts.next()?.parse().ok()?;
+                let done = parts.next()?.parse().ok()?;
+                let skipped = parts.next()?.parse().ok()?;
+                parts.next().is_none().then_some(Self::Bulk { desired, done, skipped })
+            }
             Some(_) => None,
         }
     }
@@ -118,6 +134,13 @@ impl Flash {
         match self {
             Self::Plain(plain) => plain.tone(),
             Self::Busy(_) | Self::UserLimit(_) | Self::ServerLimit(_) => Tone::Bad,
+            Self::Bulk { skipped, .. } => {
+                if skipped == 0 {
+                    Tone::Good
+                } else {
+                    Tone::Bad
+                }
+            }
         }
     }
 
@@ -125,16 +148,19 @@ impl Flash {
     pub fn text(self, lang: Lang) -> String {
         match (self, lang) {
             (Self::Plain(plain), _) => plain.text(lang).to_owned(),
+            (Self::Bulk { desired, done, skipped }, _) => {
+                super::i18n::words::bulk_done(lang, desired, done, skipped)
+            }
             (Self::Busy(operation), Lang::En) => {
                 let doing = super::i18n::words::operation(lang, operation);
-                format!("Something is under way ({doing}). Wait until it has ended, then try again.")
+                format!("Another operation is in progress ({doing}). Wait until it finishes, then try again.")
             }
             (Self::Busy(operation), Lang::Ko) => {
                 let doing = super::i18n::words::operation(lang, operation);
                 format!("진행 중인 작업이 있습니다({doing}). 끝난 뒤에 다시 시도하세요.")
             }
             (Self::UserLimit(limit), Lang::En) => {
-                format!("You may have {limit} running at once. Stop another workspace first.")
+                format!("You can run {limit} at once. Stop another workspace first.")
             }
             (Self::UserLimit(limit), Lang::Ko) => {
                 format!(
@@ -142,7 +168,7 @@ impl Flash {
                 )
             }
             (Self::ServerLimit(limit), Lang::En) => {
-                format!("All {limit} places of this server are taken. Try again later.")
+                format!("This server’s limit of {limit} running workspaces is reached. Try again later.")
             }
             (Self::ServerLimit(limit), Lang::Ko) => {
                 format!("이 서버의 자리 {limit}개가 모두 사용 중입니다. 나중에 다시 시도하세요.")
@@ -170,6 +196,7 @@ impl Flash {
             Denied::Busy(operation) => Self::Busy(operation),
             Denied::NotRunning => Plain::NotRunning.into(),
             Denied::NeedsRecovery => Plain::NeedsRecovery.into(),
+            Denied::TooManyHolds => Plain::TooManyLeases.into(),
             Denied::Recovery(RecoveryRefusal::NotInError) => Plain::NotInError.into(),
             Denied::Recovery(RecoveryRefusal::HomeIsLost) => Plain::HomeIsLost.into(),
             Denied::Recovery(RecoveryRefusal::WouldDropHome) => Plain::WouldDropHome.into(),
@@ -196,7 +223,12 @@ mod tests {
             Operation::ALL
                 .iter()
                 .map(|op| Flash::Busy(*op))
-                .chain([Flash::UserLimit(3), Flash::ServerLimit(9)]),
+                .chain([Flash::UserLimit(3), Flash::ServerLimit(9)])
+                .chain(Desired::ALL.iter().map(|desired| Flash::Bulk {
+                    desired: *desired,
+                    done: 3,
+                    skipped: 1,
+                })),
         );
         for flash in all {
             let word = flash.word();
@@ -205,7 +237,18 @@ mod tests {
                 assert!(!flash.text(lang).is_empty());
             }
         }
-        for wrong in ["", "<b>x</b>", "busy.", "busy.x", "user-limit.x", "user-limit.-1", "other.3"] {
+        for wrong in [
+            "",
+            "<b>x</b>",
+            "busy.",
+            "busy.x",
+            "user-limit.x",
+            "user-limit.-1",
+            "other.3",
+            "bulk.RUNNING.1",
+            "bulk.x.1.2",
+            "bulk.RUNNING.1.2.3",
+        ] {
             assert_eq!(Flash::parse(wrong), None, "{wrong:?}");
         }
     }

@@ -41,6 +41,10 @@ pub(super) fn plus() -> Markup {
     icon(r#"<path d="M8 3v10M3 8h10"/>"#)
 }
 
+pub(super) fn dots() -> Markup {
+    icon(r#"<path class="solid" d="M3 7h2v2H3zM7 7h2v2H7zM11 7h2v2h-2z" stroke="none"/>"#)
+}
+
 pub(super) fn search() -> Markup {
     icon(r#"<circle cx="7" cy="7" r="4.2"/><path d="m10.2 10.2 3.3 3.3"/>"#)
 }

@@ -99,6 +99,13 @@ impl Page {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FullPage;
 
+/// The sentence about what just happened, without a page around it.
+pub(super) fn flashes_alone(view: &PageContext) -> Response {
+    let mut response = Html(flashes(view).into_string()).into_response();
+    response.extensions_mut().insert(FullPage);
+    response
+}
+
 fn flashes(view: &PageContext) -> Markup {
     html! {
         div #flashes {
@@ -193,6 +200,10 @@ fn footer(view: &PageContext) -> Markup {
     html! {
         footer.bottom {
             @if view.me.is_none() { (preferences(view)) }
+            nav.links aria-label=(view.t.help_and_reference) {
+                a href="/help" data-testid="help" { (view.t.help) }
+                a href="/api/docs" data-testid="api-docs" { (view.t.api_reference) }
+            }
             p { "CodeHub " (env!("CARGO_PKG_VERSION")) }
         }
     }

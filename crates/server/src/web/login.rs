@@ -12,7 +12,7 @@ use codehub_proxy::{
     appearance::{LANG_COOKIE, THEME_COOKIE},
     planted as heals,
 };
-use codehub_store::SessionEnd;
+use codehub_store::{SessionEnd, UserEdit};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{RETRY_AFTER, SET_COOKIE},
@@ -29,7 +29,10 @@ use super::{
     i18n::{Lang, words},
     icons,
     layout::{NavEntry, Page},
-    view::{ClientAddress, Form, PageContext, Query, Theme, Visitor, healed, see_other, see_other_saying},
+    view::{
+        ClientAddress, Form, Me, PageContext, Query, SignIn, Theme, Visitor, healed, see_other,
+        see_other_saying,
+    },
 };
 use crate::{
     api::extract::Acting,
@@ -192,23 +195,28 @@ struct Preferences {
     back: String,
 }
 
+/// Kept in this browser, and with the account of whoever is signed in.
 async fn preferences(
     State(app): State<Arc<App>>,
+    me: std::result::Result<Me, SignIn>,
     Visitor(_): Visitor,
     Form(form): Form<Preferences>,
 ) -> Result<Response> {
     let mut response = see_other(forms::local_path(&form.back).unwrap_or("/"));
-    let https = app.config.is_https();
-    match (Lang::from_code(&form.lang), Theme::from_code(&form.theme)) {
-        (Some(lang), _) => {
-            let cookie = cookies::set(LANG_COOKIE, lang.code(), YEAR_SECONDS, https);
-            response.headers_mut().append(SET_COOKIE, cookie);
-        }
+    let (cookie, edit) = match (Lang::from_code(&form.lang), Theme::from_code(&form.theme)) {
+        (Some(lang), _) => (
+            (LANG_COOKIE, lang.code()),
+            UserEdit { language: Some(Some(lang.language())), ..UserEdit::default() },
+        ),
         (None, Some(theme)) => {
-            let cookie = cookies::set(THEME_COOKIE, theme.code(), YEAR_SECONDS, https);
-            response.headers_mut().append(SET_COOKIE, cookie);
+            ((THEME_COOKIE, theme.code()), UserEdit { theme: Some(theme.kept()), ..UserEdit::default() })
         }
         (None, None) => return Ok(WebError::BadRequest.into_response()),
+    };
+    if let Ok(me) = me {
+        app.store().user_edit(me.act(), me.user().id, edit).await?;
     }
+    let cookie = cookies::set(cookie.0, cookie.1, YEAR_SECONDS, app.config.is_https());
+    response.headers_mut().append(SET_COOKIE, cookie);
     Ok(response)
 }

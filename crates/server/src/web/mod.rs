@@ -19,16 +19,21 @@
 
 mod account;
 mod actions;
+mod acts;
 mod archives;
 mod assets;
 mod awake;
+mod bulk;
+mod charts;
 mod choices;
+mod cleanup;
 mod components;
 mod cookies;
 mod detail;
 pub mod error;
 pub mod flash;
 pub mod forms;
+mod help;
 pub mod i18n;
 pub(crate) mod icons;
 pub mod layout;
@@ -36,6 +41,7 @@ mod list;
 mod login;
 mod logs;
 mod new;
+mod picture;
 mod recover;
 mod row;
 mod setup;
@@ -80,7 +86,10 @@ pub fn router() -> Router<Arc<App>> {
         .merge(actions::router())
         .merge(archives::router())
         .merge(awake::router())
+        .merge(bulk::router())
+        .merge(cleanup::router())
         .merge(logs::router())
+        .merge(help::router())
         .merge(login::router())
         .merge(setup::router())
         .merge(account::router())

@@ -82,6 +82,7 @@ async fn create(State(app): State<Arc<App>>, me: Me, Form(form): Form<WorkspaceF
         from_archive: fields.from_archive,
         activity_mode: fields.activity_mode,
         labels: fields.labels,
+        once: None,
     };
     match service::create(&app, &me.identity, new).await {
         Ok(workspace) => {

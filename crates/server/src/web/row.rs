@@ -1,7 +1,7 @@
 //! One workspace in the list: the markup the page has and the fragment that live updates fetch.
 
 use codehub_domain::{
-    Desired, Operation, Phase, Workspace,
+    Desired, Operation, Phase, Timestamp, Workspace,
     desired::{Answer, ask},
     ttl::Expiry,
     user::User,
@@ -10,7 +10,7 @@ use codehub_store::is_active;
 use maud::{Markup, html};
 
 use super::{
-    components,
+    components, forms,
     i18n::{trouble, words},
     icons,
     view::PageContext,
@@ -66,6 +66,10 @@ pub(super) struct Row<'a> {
     pub(super) owner: Option<&'a str>,
     /// What it will do by itself, and when.
     pub(super) expiry: Option<Expiry>,
+    /// How large its home was when it was last archived, where that is known.
+    pub(super) size: Option<u64>,
+    /// What keeps it awake, and since or until when.
+    pub(super) awake: Option<(&'static str, Timestamp)>,
     /// Where its buttons come back to.
     pub(super) back: &'a str,
 }
@@ -78,6 +82,10 @@ impl Row<'_> {
             li.ws id={ "ws-" (id) } data-testid="workspace" data-id=(id) data-version=(ws.updated_at)
                 data-phase=(ws.status.phase) data-operation=(ws.status.operation) data-name=(ws.name)
                 data-label=(label(view, ws)) data-busy[is_active(ws)] data-poll[ws.owner != self.user.id] {
+                label.ws-pick {
+                    input type="checkbox" name="id" value=(id) form="bulk" autocomplete="off" data-testid="pick";
+                    span.sr-only { (view.t.select) " " (ws.name) }
+                }
                 div.ws-name {
                     h2 { a href={ "/workspaces/" (id) } data-testid="workspace-name" { (ws.name) } }
                     @if let Some(owner) = self.owner {
@@ -85,11 +93,45 @@ impl Row<'_> {
                     }
                     @if !ws.description.is_empty() { p.description { (ws.description) } }
                 }
-                div.ws-state { (state(view, ws, self.expiry, true)) }
-                div.ws-actions { (actions(view, self.user, ws, self.back, false)) }
+                div.ws-state {
+                    (state(view, ws, self.expiry, true))
+                    (self.usage(view))
+                }
+                div.ws-actions { (actions(view, self.user, ws, self.back, Place::List)) }
             }
         }
     }
+
+    /// Why it is awake or when it was last used, and how much it holds.
+    fn usage(&self, view: &PageContext) -> Markup {
+        let (lang, t) = (view.lang, view.t);
+        html! {
+            p.usage data-testid="usage" {
+                @match self.awake {
+                    Some((kind, at)) => span data-testid="awake-because" data-kind=(kind) {
+                        (t.active_because) ": " (words::activity(lang, kind)) " "
+                        @if kind == "hold" { (t.until) " " (components::ahead(view, at)) }
+                        @else if kind != "open_connection" { (components::moment(view, at)) }
+                    },
+                    None => span data-testid="last-used" {
+                        (t.last_used) " " (components::moment(view, self.workspace.last_access_at))
+                    },
+                }
+                @if let Some(size) = self.size {
+                    span data-testid="size" title=(t.size_hint) { span.sr-only { (t.size) " " } (words::bytes(size)) }
+                }
+            }
+        }
+    }
+}
+
+/// Where buttons are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Room for the one or two that are wanted most.
+    List,
+    /// Room for all of them.
+    Page,
 }
 
 /// What a screen reader hears when it changes.
@@ -143,18 +185,24 @@ pub(super) fn state(
     }
 }
 
-/// The buttons of a workspace, most wanted first.
-pub(super) fn actions(
-    view: &PageContext,
-    user: &User,
-    ws: &Workspace,
-    back: &str,
-    with_edit: bool,
-) -> Markup {
+/// The buttons of a workspace, most wanted first; what ends something for good stands behind "⋯".
+pub(super) fn actions(view: &PageContext, user: &User, ws: &Workspace, back: &str, place: Place) -> Markup {
     let (t, buttons) = (view.t, Buttons::of(user, ws));
     let to = |verb: &str| format!("/workspaces/{}/{verb}", ws.id);
     let start = if ws.status.phase == Phase::Archived { t.restore } else { t.start };
     let start_class = if buttons.open { "" } else { "primary" };
+    let archive = |class: &str| {
+        components::post_button(&to("archive"), back, class, "archive", t.archive_verb, &ws.name)
+    };
+    let edit = |class: &str| {
+        html! {
+            a.button[class.is_empty()].menu-item[!class.is_empty()] href=(to("edit")) data-dialog data-testid="edit" {
+                (t.edit) span.sr-only { " " (ws.name) }
+            }
+        }
+    };
+    let roomy = place == Place::Page;
+    let hides = buttons.delete || (!roomy && (buttons.archive || buttons.edit));
     html! {
         @if buttons.open {
             a.button.primary href={ "/w/" (ws.id) "/" } data-testid="open" {
@@ -170,15 +218,20 @@ pub(super) fn actions(
             (components::post_button(&to("start"), back, start_class, "start", start, &ws.name))
         }
         @if buttons.stop { (components::post_button(&to("stop"), back, "", "stop", t.stop, &ws.name)) }
-        @if buttons.archive {
-            (components::post_button(&to("archive"), back, "", "archive", t.archive_verb, &ws.name))
-        }
-        @if buttons.edit && with_edit {
-            a.button href=(to("edit")) data-dialog data-testid="edit" { (t.edit) }
-        }
-        @if buttons.delete {
-            a.button.danger href=(to("delete")) data-dialog data-testid="delete" {
-                (t.delete) span.sr-only { " " (ws.name) }
+        @if buttons.archive && roomy { (archive("")) }
+        @if buttons.edit && roomy { (edit("")) }
+        @if hides {
+            details.acts data-testid="more" {
+                summary.button { (icons::dots()) span.sr-only { (t.more_actions) " " (ws.name) } }
+                div.menu-panel {
+                    @if buttons.edit && !roomy { (edit("menu-item")) }
+                    @if buttons.archive && !roomy { (archive("menu-item")) }
+                    @if buttons.delete {
+                        a.menu-item.danger href={ (to("delete")) "?back=" (forms::query_value(back)) } data-dialog data-testid="delete" {
+                            (t.delete) span.sr-only { " " (ws.name) }
+                        }
+                    }
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ use codehub_runtime::{Safeguard, SafeguardState};
 use maud::{Markup, html};
 
 use super::{
+    charts::{self, Day},
     components::{badge, moment},
     error::Result,
     i18n::words,
@@ -41,6 +42,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
     let replicas = api::replicas(&app).await?;
     let since = app.store().leader_seen().await?.map(|leader| leader.since);
     let total: u64 = counts.values().sum();
+    let day = Day::of(&app.store().history_latest(charts::ENTRIES).await?, view.now);
     let body = html! {
         div.page-head { h1 { (t.system) } }
         @if let Some(brake) = &brake {
@@ -60,6 +62,10 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                     }
                 }
             }
+        }
+        section.card {
+            h2 { (t.last_day) }
+            (day.render(view))
         }
         section.card {
             h2 { (t.replicas) }
@@ -100,6 +106,7 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                     dd {
                         @if brake.is_some() { span.no.bad { (icons::cross()) (t.gc_braked) } }
                         @else { span.yes { (icons::check()) (t.gc_normal) } }
+                        " · " a href="/system/cleanup" data-testid="to-cleanup" { (t.cleanup_report) }
                     }
                 }
             }
@@ -144,6 +151,7 @@ fn safeguard(view: &PageContext, Safeguard { name, state, text }: &Safeguard) ->
     let label = match *name {
         "engine" => view.t.container_engine,
         "firewall" => view.t.firewall,
+        "reach" => view.t.way_in,
         "sandbox" => view.t.sandbox,
         "network" => view.t.workspace_network,
         "limits" => view.t.workspace_limits,

@@ -138,6 +138,10 @@ impl FromRequestParts<Arc<App>> for Me {
             return Err(SignIn::Error(WebError::Foreign));
         }
         parts.extensions.insert(bodies::Sender);
+        // What was chosen with any browser holds in every browser.
+        view.lang = Lang::of_account(identity.user.language).unwrap_or(view.lang);
+        view.t = Texts::of(view.lang);
+        view.theme = Theme::of_account(identity.user.theme).unwrap_or(view.theme);
         view.me = Some(identity.user.clone());
         Ok(Self { view, identity })
     }

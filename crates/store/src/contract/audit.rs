@@ -262,3 +262,31 @@ pub(crate) async fn events_are_found_by_what_they_are(harness: &Harness) {
     }
     assert_eq!(seen, harness.audit(none()).await);
 }
+
+pub(crate) async fn old_events_go_and_that_is_told(harness: &Harness) {
+    let (store, epoch) = (&harness.store, harness.leader().await);
+    for name in ["ann", "bob", "cem"] {
+        harness.user(name).await;
+    }
+    harness.pass(3600).await;
+    let between = store.now().await.unwrap();
+    harness.pass(3600).await;
+    harness.user("dia").await;
+    let before = harness.trail().await;
+    let old = before.len() - 1;
+    let system = Act::system("host:7");
+    let prune = async |epoch, at_most| store.audit_prune(&system, epoch, between, at_most).await.unwrap();
+    assert_eq!(
+        prune(codehub_domain::Epoch(epoch.0 + 1), 100).await,
+        None,
+        "who does not lead removes nothing"
+    );
+    assert_eq!(harness.trail().await, before);
+    assert_eq!(prune(epoch, 2).await, Some(2), "the oldest first, and not all at once");
+    assert_eq!(prune(epoch, 100).await, Some(old as u64 - 2));
+    assert_eq!(prune(epoch, 100).await, Some(0), "and nothing is said where nothing was");
+    assert_eq!(harness.trail().await, ["user.created", "audit.pruned", "audit.pruned"]);
+    let last = harness.last().await;
+    assert_eq!(last.actor.kind, ActorKind::System);
+    assert!(last.after.is_some_and(|text| text.starts_with(&format!("{} events before ", old - 2))));
+}

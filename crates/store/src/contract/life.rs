@@ -5,6 +5,7 @@ use codehub_domain::{
     Desired, ErrorReason, Operation, Phase, Status,
     desired::{Answer, Refusal, ask},
     event::{Actor, Reason, Transition},
+    intent::{NewWorkspace, Once},
     limits::Limits,
 };
 
@@ -194,4 +195,35 @@ pub(crate) async fn history_is_newest_first_and_pages(harness: &Harness) {
     assert_eq!((rest.items.as_slice(), rest.more), (&all.items[3..], false));
     assert_eq!(store.workspace_history(other.id, None, 10).await.unwrap().total, Some(1));
     assert_eq!(store.workspace_history(workspace_id(), None, 10).await.unwrap().total, Some(0));
+}
+
+/// A creation that is sent again, by somebody who did not hear the answer.
+pub(crate) async fn what_is_created_once_is_not_created_twice(harness: &Harness) {
+    let (ann, bob) = (harness.user("ann").await, harness.user("bob").await);
+    let once = |key: &str, request: &str| Some(Once { key: key.into(), request: request.into() });
+    let new = |owner, once| NewWorkspace { once, ..new_workspace(owner, "again", Desired::Standby) };
+    let Created::Created(made) = harness.create(new(ann.id, once("k", "r")), Limits::NONE).await else {
+        panic!("refused");
+    };
+    let tries = (0..4).map(|_| harness.create(new(ann.id, once("k", "r")), Limits::NONE));
+    for again in futures::future::join_all(tries).await {
+        assert!(matches!(&again, Created::Already(found) if found.id == made.id), "{again:?}");
+    }
+    let other = harness.create(new(ann.id, once("k", "another")), Limits::NONE).await;
+    assert!(matches!(other, Created::KeyTaken), "{other:?}");
+    for (owner, once) in [(bob.id, once("k", "r")), (ann.id, once("l", "r")), (ann.id, None), (ann.id, None)]
+    {
+        let made = harness.create(new(owner, once), Limits::NONE).await;
+        assert!(matches!(made, Created::Created(_)), "{made:?}");
+    }
+    let filter = ListFilter { owner: Some(ann.id), ..ListFilter::default() };
+    assert_eq!(harness.store.workspace_list(&filter).await.unwrap().total, Some(4));
+    // One that was refused does not have its key taken.
+    let limits = Limits { running_per_user: 1, ..Limits::NONE };
+    let first = new_workspace(ann.id, "runs", Desired::Running);
+    assert!(matches!(harness.create(first, limits).await, Created::Created(_)));
+    let running = || NewWorkspace { desired: Desired::Running, ..new(ann.id, once("m", "r")) };
+    let refused = harness.create(running(), limits).await;
+    assert!(matches!(refused, Created::LimitReached(_)), "{refused:?}");
+    assert!(matches!(harness.create(running(), Limits::NONE).await, Created::Created(_)));
 }

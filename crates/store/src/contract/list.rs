@@ -1,9 +1,9 @@
 //! Reading many.
 
-use codehub_domain::{Desired, Phase, limits::Limits};
+use codehub_domain::{ArchiveKey, ArchiveRecord, Desired, Phase, Truth, limits::Limits};
 
-use super::{Created, Harness, new_workspace, workspace_id};
-use crate::{ListFilter, Page};
+use super::{Created, Harness, new_workspace, op_id, workspace_id};
+use crate::{Edit, ListFilter, ListOrder, Page, Saved, fake::by};
 
 fn all() -> ListFilter {
     ListFilter { limit: 100, ..ListFilter::default() }
@@ -38,6 +38,85 @@ pub(crate) async fn newest_first_in_pages(harness: &Harness) {
     assert_eq!(seen, ids);
     let none = harness.store.workspace_list(&ListFilter { limit: 0, ..all() }).await.unwrap();
     assert_eq!((none.items.len(), none.more, none.total), (0, true, Some(7)));
+}
+
+/// What each order puts first, over pages, and that it is the same for everybody who looks.
+pub(crate) async fn lists_have_an_order(harness: &Harness) {
+    let (bob, ann, epoch) = (harness.user("bob").await, harness.user("Ann").await, harness.leader().await);
+    let oldest = named(harness, bob.id, "Zebra").await;
+    let large = named(harness, ann.id, "mule").await;
+    let running = named(harness, bob.id, "ant").await;
+    let newest = named(harness, ann.id, "bee").await;
+    harness.put(epoch, running, |status| status.phase = Phase::Running).await;
+    let read = harness.store.workspace_get(large).await.unwrap().unwrap();
+    let key = ArchiveKey::of(large, op_id());
+    let mut next = read.status.clone();
+    (next.archive_key, next.home.truth) = (Some(key), Truth::Archive);
+    let record = ArchiveRecord {
+        key,
+        format: 2,
+        sha256: "ab".repeat(32),
+        size: 10,
+        uncompressed: 1 << 41,
+        entries: 7,
+        index_sha256: None,
+        parts: Vec::new(),
+    };
+    let saved = harness.store.workspace_save_archived(epoch, &read, &next, &[], Some(&record)).await.unwrap();
+    assert!(matches!(saved, Saved::Saved(_)), "{saved:?}");
+    let sizes = harness.store.home_sizes(&[large, oldest, workspace_id()]).await.unwrap();
+    assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [(large, 1 << 41)]);
+    for (order, expected) in [
+        (ListOrder::Newest, [newest, running, large, oldest]),
+        (ListOrder::Used, [running, newest, large, oldest]),
+        (ListOrder::Name, [running, newest, large, oldest]),
+        (ListOrder::Size, [large, newest, running, oldest]),
+        (ListOrder::Owner, [newest, large, running, oldest]),
+    ] {
+        let mut seen = Vec::new();
+        for skip in 0..4 {
+            let filter = ListFilter { order, skip, limit: 1, ..all() };
+            let page = harness.store.workspace_list(&filter).await.unwrap();
+            assert_eq!((page.more, page.total), (skip < 3, Some(4)), "{order:?}");
+            seen.extend(page.items.iter().map(|found| found.id));
+        }
+        assert_eq!(seen, expected, "{order:?}");
+        let beyond = harness.store.workspace_list(&ListFilter { order, skip: 9, ..all() }).await.unwrap();
+        assert_eq!((beyond.items.len(), beyond.more, beyond.total), (0, false, Some(4)));
+    }
+}
+
+pub(crate) async fn the_latest_of_all_histories(harness: &Harness) {
+    let (ann, epoch) = (harness.user("ann").await, harness.leader().await);
+    let one = harness.workspace(ann.id, Desired::Running).await;
+    let two = harness.workspace(ann.id, Desired::Running).await;
+    harness.put(epoch, one.id, |status| status.phase = Phase::Running).await;
+    let latest = harness.store.history_latest(100).await.unwrap();
+    let mut own = Vec::new();
+    for id in [one.id, two.id] {
+        let page = harness.store.workspace_history(id, None, 100).await.unwrap();
+        own.extend(page.items.into_iter().map(|entry| (id, entry)));
+    }
+    own.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.id));
+    assert!(own.len() > 1);
+    assert_eq!(latest, own, "everybody's, newest first");
+    assert_eq!(harness.store.history_latest(1).await.unwrap(), own[..1]);
+}
+
+pub(crate) async fn descriptions_are_searched(harness: &Harness) {
+    let user = harness.user("ann").await;
+    let id = named(harness, user.id, "plain").await;
+    let found = async |query: &str| {
+        let filter = ListFilter { query: Some(query.into()), ..all() };
+        harness.store.workspace_list(&filter).await.unwrap().total
+    };
+    assert_eq!(found("WHAT it is").await, Some(1), "what it was made with");
+    let edit = Edit { description: Some("Über die Gezeiten".into()), ..Edit::default() };
+    harness.store.workspace_edit(by(), id, edit).await.unwrap().unwrap();
+    assert_eq!(
+        (found("what it is").await, found("üBER").await, found("plai").await),
+        (Some(0), Some(1), Some(1))
+    );
 }
 
 pub(crate) async fn filters_combine(harness: &Harness) {

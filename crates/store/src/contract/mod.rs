@@ -50,7 +50,7 @@ macro_rules! contract_suite {
             archives: [a_record_is_saved_with_the_key_it_is_of, adopting_is_done_once_and_written_down,
                 what_is_claimed_has_no_record_and_gets_none, an_object_with_parts_of_another_archive_stays]
             audit: [every_act_is_written_down_with_it, what_is_refused_or_fails_leaves_no_row,
-                repetitions_are_counted, events_are_found_by_what_they_are]
+                repetitions_are_counted, events_are_found_by_what_they_are, old_events_go_and_that_is_told]
             change: [every_visible_change_is_announced, nothing_is_announced_that_did_not_happen,
                 nothing_follows_a_deletion, access_changes_are_announced]
             collecting: [claims_are_refused_where_a_row_refers, what_is_claimed_is_nobodys_home,
@@ -63,13 +63,13 @@ macro_rules! contract_suite {
                 a_workspace_may_have_its_own_mode]
             labels: [labels_are_kept_and_edited_whole, lists_are_filtered_by_label, slugs_are_made_from_names,
                 many_creations_at_once_have_slugs_of_their_own]
-            life: [a_new_workspace_is_what_was_asked_for, an_edit_changes_only_what_it_names,
+            life: [a_new_workspace_is_what_was_asked_for, what_is_created_once_is_not_created_twice, an_edit_changes_only_what_it_names,
                 the_table_of_wishes, asking_again_changes_nothing_but_counts_as_activity,
                 deleting_keeps_the_row_and_hides_it, history_is_newest_first_and_pages]
             limit: [fifty_at_once_get_exactly_the_places, fifty_creations_at_once_too,
                 a_refused_creation_leaves_nothing, what_takes_a_place,
                 an_error_takes_one_only_while_something_runs, the_hit_lists_only_ones_own]
-            list: [newest_first_in_pages, filters_combine, the_query_is_a_plain_substring,
+            list: [newest_first_in_pages, lists_have_an_order, the_latest_of_all_histories, descriptions_are_searched, filters_combine, the_query_is_a_plain_substring,
                 many_are_read_at_once, counts_by_phase, only_so_many_are_counted]
             people: [names_are_unique_without_case, the_first_admin_is_made_once, edits_take_effect,
                 language_and_theme_end_no_session,
@@ -145,6 +145,7 @@ pub(crate) fn new_workspace(owner: UserId, name: &str, desired: Desired) -> NewW
         standby_ttl_seconds: None,
         archive_ttl_seconds: None,
         from_archive: None,
+        once: None,
         activity_mode: None,
         labels: Labels::default(),
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use codehub_domain::{
-    ArchiveKey, ArchiveRecord, Epoch, OpId,
+    ArchiveKey, ArchiveRecord, Epoch, OpId, WorkspaceId,
     audit::{Act, AuditAction, AuditEntry, AuditObject},
     gc::Item,
 };
@@ -40,6 +40,19 @@ impl<S: SqlStore> ArchiveRecords for S {
             rows.iter()
                 .map(|found| Ok((row::parsed(found, "key")?, parts(found)?.into_iter().collect())))
                 .collect()
+        })
+        .await
+    }
+
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        timed::<S, _>("home_sizes", async {
+            const SIZES: &str = "SELECT workspaces.id, uncompressed FROM workspaces
+                 JOIN archives ON archives.key = workspaces.archive_key WHERE workspaces.id = ANY ($1)";
+            let rows = self.select(SIZES, args![ids]).await?;
+            let size = |found: &S::Row| {
+                Ok((WorkspaceId::from_uuid(found.uuid("id")?), row::count(found, "uncompressed")?))
+            };
+            rows.iter().map(size).collect()
         })
         .await
     }

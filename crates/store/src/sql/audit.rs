@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Timestamp,
+    Epoch, Timestamp,
     audit::{Act, AuditActor, AuditEntry, AuditEvent, AuditId},
 };
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use super::{Bind, Lock, SqlStore, SqlWrite, Statements, Value, args, page, timed
 use crate::{
     ActorFilter, Audit, AuditFilter, Page, Result,
     row::{self, SqlRow},
+    trail,
 };
 
 #[async_trait]
@@ -20,6 +21,31 @@ impl<S: SqlStore> Audit for S {
             let mut write = self.write().await?;
             append(&mut write, by, entry).await?;
             write.commit().await
+        })
+        .await
+    }
+
+    async fn audit_prune(
+        &self,
+        by: &Act,
+        epoch: Epoch,
+        before: Timestamp,
+        at_most: u32,
+    ) -> Result<Option<u64>> {
+        timed::<S, _>("audit_prune", async {
+            let mut write = self.write().await?;
+            if !write.leads(epoch).await? {
+                return Ok(None);
+            }
+            let oldest = "DELETE FROM audit_events WHERE id IN
+                              (SELECT id FROM audit_events WHERE id < $1 AND at < $2 ORDER BY id LIMIT $3)";
+            let limit = i64::from(at_most);
+            let removed = write.run(oldest, args![first_id_at(before), before, limit]).await?;
+            if removed > 0 {
+                append(&mut write, by, &trail::pruned(before, removed)).await?;
+                write.commit().await?;
+            }
+            Ok(Some(removed))
         })
         .await
     }

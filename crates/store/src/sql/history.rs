@@ -6,7 +6,10 @@ use codehub_domain::{
 };
 
 use super::{SqlStore, SqlWrite, Statements, args, page};
-use crate::{Page, Result, row};
+use crate::{
+    Page, Result,
+    row::{self, SqlRow as _},
+};
 
 pub(super) async fn append(
     write: &mut impl SqlWrite,
@@ -25,6 +28,16 @@ pub(super) async fn append(
             .await?;
     }
     Ok(())
+}
+
+pub(super) async fn latest<S: SqlStore>(store: &S, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+    const LATEST: &str = "SELECT id, workspace_id, at, from_phase, to_phase, operation, reason, actor
+         FROM workspace_events ORDER BY id DESC LIMIT $1";
+    let rows = store.select(LATEST, args![limit]).await?;
+    let entry = |found: &S::Row| {
+        Ok((WorkspaceId::from_uuid(found.uuid("workspace_id")?), row::history_entry(found)?))
+    };
+    rows.iter().map(entry).collect()
 }
 
 pub(super) async fn page_of<S: SqlStore>(

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use codehub_domain::{
-    Desired, Phase, UserId, Workspace, WorkspaceId,
+    Desired, Phase, Timestamp, UserId, Workspace, WorkspaceId,
     audit::Act,
     change::Change,
     event::{Actor, HistoryEntry},
     gc::Item,
-    intent::{self, Edit, NewWorkspace},
+    intent::{self, Edit, NewWorkspace, Once},
     limits::{LimitHit, Limits, RunningWorkspace, takes_a_place},
     recovery::Recovery,
 };
@@ -19,8 +19,8 @@ use super::{
     people, recover, slugs, timed,
 };
 use crate::{
-    Ask, Asked, Created, ListFilter, Page, Recovered, Result, Workspaces,
-    row::{self, workspace_columns},
+    Ask, Asked, Created, ListFilter, ListOrder, Page, Recovered, Result, Workspaces,
+    row::{self, SqlRow as _, workspace_columns},
     trail,
 };
 
@@ -97,6 +97,10 @@ impl<S: SqlStore> Workspaces for S {
         timed::<S, _>("workspace_history", history::page_of(self, id, before, limit)).await
     }
 
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        timed::<S, _>("history_latest", history::latest(self, limit)).await
+    }
+
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
         timed::<S, _>("workspaces_running_of", async {
             self.select(RUNNING_OF, args![owner]).await?.iter().map(row::running).collect()
@@ -154,8 +158,14 @@ async fn create<S: SqlStore>(
 ) -> Result<Created> {
     let mut write = store.write().await?;
     people::existing(&mut write, new.owner).await?;
+    let now = write.now().await?;
+    if let Some(once) = &new.once
+        && let Some(before) = created_before(&mut write, &new, once, now).await?
+    {
+        return Ok(before);
+    }
     let from_archive = new.from_archive;
-    let mut workspace = intent::created(new, String::new(), write.now().await?);
+    let mut workspace = intent::created(new, String::new(), now);
     if takes_a_place(&workspace)
         && let Some(hit) = limit_hit(&mut write, workspace.id, workspace.owner, limits).await?
     {
@@ -177,18 +187,47 @@ async fn create<S: SqlStore>(
     Ok(Created::Created(Box::new(workspace)))
 }
 
+/// Writes down that this is created, or finds what was. Two at once wait for each other here.
+async fn created_before(
+    write: &mut impl SqlWrite,
+    new: &NewWorkspace,
+    once: &Once,
+    now: Timestamp,
+) -> Result<Option<Created>> {
+    let sql = "DELETE FROM creations WHERE owner_user_id = $1 AND created_at < $2";
+    write.run(sql, args![new.owner, Once::since(now)]).await?;
+    let sql = "INSERT INTO creations (owner_user_id, key, request, workspace_id, created_at)
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT (owner_user_id, key) DO NOTHING";
+    let key = once.key.as_str();
+    if write.run(sql, args![new.owner, key, once.request.as_str(), new.id, now]).await? > 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT request FROM creations WHERE owner_user_id = $1 AND key = $2";
+    let found = write.one(sql, args![new.owner, key]).await?;
+    if found.text("request")? != once.request {
+        return Ok(Some(Created::KeyTaken));
+    }
+    let sql = concat!(
+        "SELECT ",
+        workspace_columns!(),
+        " FROM workspaces WHERE id = (SELECT workspace_id FROM creations WHERE owner_user_id = $1 AND key = $2)"
+    );
+    let workspace = row::workspace(&write.one(sql, args![new.owner, key]).await?)?;
+    Ok(Some(Created::Already(Box::new(workspace))))
+}
+
 /// What begins the same in every new row (nothing is known yet) stands in the statement.
 async fn insert(write: &mut impl SqlWrite, workspace: &Workspace) -> Result<()> {
     let status = &workspace.status;
     write
         .run(
-            "INSERT INTO workspaces (id, owner_user_id, name, name_key, slug, labels, description, memo,
-                 image_ref, home_store_key, standby_ttl_seconds, archive_ttl_seconds, activity_mode,
+            "INSERT INTO workspaces (id, owner_user_id, name, name_key, slug, labels, description,
+                 description_key, memo, image_ref, home_store_key, standby_ttl_seconds, archive_ttl_seconds, activity_mode,
                  desired_state, desired_changed_at, last_access_at, conditions, phase, phase_changed_at,
                  operation, archive_key, home_ctx, created_at, updated_at, revision, error_count,
                  instance_backend, storage_backend)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                 $20, $21, $22, $23, $24, $25, 0, '', '')",
+                 $20, $21, $22, $23, $24, $25, $26, 0, '', '')",
             args![
                 workspace.id,
                 workspace.owner,
@@ -197,6 +236,7 @@ async fn insert(write: &mut impl SqlWrite, workspace: &Workspace) -> Result<()> 
                 &workspace.slug,
                 json(&workspace.labels)?,
                 &workspace.description,
+                workspace.description.to_lowercase(),
                 &workspace.memo,
                 &workspace.image_ref,
                 &workspace.home_store_key,
@@ -262,7 +302,7 @@ pub(super) async fn put(write: &mut impl SqlWrite, workspace: &Workspace) -> Res
             "UPDATE workspaces SET name = $2, name_key = $3, description = $4, memo = $5,
                  standby_ttl_seconds = $6, archive_ttl_seconds = $7, activity_mode = $8, desired_state = $9,
                  desired_changed_at = $10, deleted_at = $11, last_access_at = $12, updated_at = $13,
-                 revision = $14, labels = $15
+                 revision = $14, labels = $15, description_key = $16
              WHERE id = $1",
             args![
                 workspace.id,
@@ -280,14 +320,31 @@ pub(super) async fn put(write: &mut impl SqlWrite, workspace: &Workspace) -> Res
                 workspace.updated_at,
                 workspace.revision,
                 json(&workspace.labels)?,
+                workspace.description.to_lowercase(),
             ],
         )
         .await?;
     Ok(())
 }
 
-/// Ids are UUIDv7: descending ids are newest first. A page costs what is on it, however many there are: the
-/// next one begins at an id, and the total is counted only as far as it is cheap.
+/// Ids are UUIDv7: descending ids are newest first.
+const fn ordering(order: ListOrder) -> &'static str {
+    match order {
+        ListOrder::Newest => "id DESC",
+        ListOrder::Used => "takes_place DESC, last_access_at DESC, id DESC",
+        ListOrder::Name => "name_key, id",
+        ListOrder::Size => {
+            "coalesce((SELECT uncompressed FROM archives WHERE archives.key = workspaces.archive_key), 0) DESC, id DESC"
+        }
+        ListOrder::Owner => {
+            "(SELECT username_key FROM users WHERE users.id = workspaces.owner_user_id), takes_place DESC, \
+             last_access_at DESC, id DESC"
+        }
+    }
+}
+
+/// By age or by use a page costs what is on it and what it skips, however many there are; the total is counted only
+/// as far as it is cheap.
 async fn list<S: SqlStore>(store: &S, filter: &ListFilter) -> Result<Page<Workspace>> {
     let mut narrowed = Narrowed::by(filter);
     let mut read = store.read().await?;
@@ -303,10 +360,12 @@ async fn list<S: SqlStore>(store: &S, filter: &ListFilter) -> Result<Page<Worksp
         narrowed.and("id < ?", before);
     }
     let paging = format!(
-        "SELECT {} FROM workspaces WHERE {} ORDER BY id DESC LIMIT {}",
+        "SELECT {} FROM workspaces WHERE {} ORDER BY {} LIMIT {} OFFSET {}",
         workspace_columns!(),
         narrowed.conditions,
+        ordering(filter.order),
         u64::from(filter.limit) + 1,
+        filter.skip,
     );
     let rows = read.all(paging.into(), narrowed.args).await?;
     page(&rows, filter.limit, total.filter(|total| *total <= most), row::workspace)
@@ -328,7 +387,7 @@ impl Narrowed {
             narrowed.and("phase = ?", phase);
         }
         if let Some(text) = &filter.query {
-            narrowed.and("strpos(name_key, ?) > 0", text.to_lowercase());
+            narrowed.and("(strpos(name_key, ?) > 0 OR strpos(description_key, ?) > 0)", text.to_lowercase());
         }
         if let Some(label) = &filter.label {
             narrowed.and("EXISTS (SELECT 1 FROM jsonb_each_text(labels) WHERE key = ?", &label.key);

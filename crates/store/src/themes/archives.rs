@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codehub_domain::{ArchiveKey, ArchiveRecord, Epoch, OpId, audit::Act};
+use codehub_domain::{ArchiveKey, ArchiveRecord, Epoch, OpId, WorkspaceId, audit::Act};
 
 use super::theme;
 use crate::Result;
@@ -33,6 +33,9 @@ theme! {
         async fn archive_keys(&self) -> Result<Vec<ArchiveKey>>;
         /// Of every archive with a record that is not whole in itself: the operations whose objects hold parts of it.
         async fn archive_parts(&self) -> Result<BTreeMap<ArchiveKey, BTreeSet<OpId>>>;
+        /// How large the homes of these workspaces were when they were last archived, in bytes before compression;
+        /// without those that have no archive on record.
+        async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>>;
         /// Records an archive from before there were records, and that this was done. `epoch` is the leader's;
         /// `None` where an operator asks. Never changes a record that is there.
         async fn archive_adopt(&self, by: &Act, epoch: Option<Epoch>, record: &ArchiveRecord) -> Result<Adopted>;

@@ -1,7 +1,7 @@
 //! What was done, by whom: written with the act, read by administrators.
 
 use codehub_domain::{
-    Timestamp, UserId,
+    Epoch, Timestamp, UserId,
     audit::{Act, ActorKind, AuditAction, AuditEntry, AuditEvent, AuditId, AuditOutcome},
 };
 
@@ -39,6 +39,9 @@ theme! {
         /// Writes down what no other method of the store does: a refusal, a failure, a look. One that is counted
         /// together with others ([`AuditEntry::folded`]) adds to the count of the one that is there.
         async fn audit_write(&self, by: &Act, entry: &AuditEntry) -> Result<()>;
+        /// Removes events that happened before that time, at most so many at once, if this process leads with `epoch`;
+        /// how many it were. `None`: it does not. That some were is an event, too.
+        async fn audit_prune(&self, by: &Act, epoch: Epoch, before: Timestamp, at_most: u32) -> Result<Option<u64>>;
         /// Newest first. A page costs what is on it.
         async fn audit_list(&self, filter: &AuditFilter) -> Result<Page<AuditEvent>>;
     }

@@ -21,6 +21,10 @@ use crate::Result;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Created {
     Created(Box<Workspace>),
+    /// It was created before, by the same request.
+    Already(Box<Workspace>),
+    /// Nothing was created: another request had the same key.
+    KeyTaken,
     /// Nothing was created.
     LimitReached(LimitHit),
     /// Nothing was created: the archive it was to begin with is being deleted.
@@ -76,17 +80,36 @@ pub enum Recovered {
     LimitReached(LimitHit),
 }
 
+/// What a list begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// The newest.
+    #[default]
+    Newest,
+    /// What runs or is meant to, then what was used last.
+    Used,
+    /// By name, from A to Z.
+    Name,
+    /// The largest home, as far as it is known ([`super::ArchiveRecords::home_sizes`]).
+    Size,
+    /// By the owner's name, from A to Z; of each owner as [`ListOrder::Used`].
+    Owner,
+}
+
 /// Which workspaces a list shows.
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
     /// `None`: everybody's.
     pub owner: Option<UserId>,
     pub phase: Option<Phase>,
-    /// Case-insensitive substring of the name.
+    /// Case-insensitive substring of the name or the description.
     pub query: Option<String>,
     pub label: Option<LabelFilter>,
-    /// Newest first; only those created before this one.
+    pub order: ListOrder,
+    /// Only those created before this one.
     pub before: Option<WorkspaceId>,
+    /// How many of those that match are left out at the beginning.
+    pub skip: u32,
     pub limit: u32,
 }
 
@@ -151,6 +174,8 @@ theme! {
             before: Option<i64>,
             limit: u32,
         ) -> Result<Page<HistoryEntry>>;
+        /// The newest entries of everybody's history, newest first; also of deleted workspaces.
+        async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>>;
         /// Those that take one of the places ([`codehub_domain::limits::takes_a_place`]), without deleted
         /// ones.
         async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>>;

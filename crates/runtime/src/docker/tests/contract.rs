@@ -40,7 +40,7 @@ impl Hands for Machine {
     }
 
     async fn kill(&self, id: WorkspaceId) {
-        self.0.docker(&["kill", &format!("codehub-ws-{id}")]);
+        self.0.docker(&["kill", &container_name(id)]);
     }
 
     async fn write(&self, volume: &VolumeKey, text: &str) {

@@ -8,6 +8,7 @@ mod hardening;
 mod neighbour;
 mod pictures;
 mod ports;
+mod reachable;
 mod shut_in;
 
 use std::{
@@ -21,10 +22,10 @@ use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId, observed::Insta
 use codehub_testing::poll_every;
 use uuid::Uuid;
 
-use super::*;
+use super::{instances::container_name, *};
 use crate::{
-    Among, Fence, IdeChoice, InstanceSpec, Instances, archives::StoredArchives, homes::Transfer, ide,
-    volumes::Volumes,
+    Address, Among, Fence, IdeChoice, InstanceSpec, Instances, archives::StoredArchives, homes::Transfer,
+    ide, volumes::Volumes,
 };
 use codehub_archive::ObjectArchives;
 
@@ -77,6 +78,7 @@ impl Rig {
         let made = Command::new(script).arg(&host).arg(&program).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let deployment = Uuid::new_v4().to_string();
+        let files = tempfile::tempdir().unwrap();
         let mut config = DockerConfig {
             deployment: deployment.clone(),
             ide: ide::resolve_in_container(IdeChoice::Builtin, &[], "/healthz", IMAGE).unwrap(),
@@ -89,7 +91,8 @@ impl Rig {
             pids: 100,
             read_only: true,
             pull: PullPolicy::Never,
-            reach: Reach::Port,
+            reach: Reach::Socket,
+            data_dir: files.path().to_owned(),
             network: String::new(),
             firewall: FirewallChoice::Always,
             dns: Vec::new(),
@@ -99,7 +102,6 @@ impl Rig {
         change(&mut config);
         let jobs = Jobs::new(Arc::clone(&engine), &deployment, (config.uid, config.gid), program);
         let volumes = Arc::new(DockerVolumes::new(&jobs));
-        let files = tempfile::tempdir().unwrap();
         let objects = ObjectArchives::open_local(files.path(), "archives").unwrap().incremental(true);
         let homes = Arc::new(DockerTransfer::new(jobs.clone(), 3));
         let archives = StoredArchives::new("files", objects, homes);
@@ -118,7 +120,7 @@ impl Rig {
 
     /// Runs a shell line inside a workspace; its exit code and what it printed.
     pub(super) fn inside(&self, spec: &InstanceSpec, line: &str) -> (bool, String) {
-        let name = format!("codehub-ws-{}", spec.workspace);
+        let name = container_name(spec.workspace);
         let output = Command::new("docker")
             .args(["-H", &self.host, "exec", &name, "/bin/sh", "-c", line])
             .output()
@@ -144,10 +146,7 @@ impl Rig {
                 match &instance.state {
                     InstanceState::Ready => return,
                     InstanceState::Ended { how, .. } => {
-                        panic!(
-                            "ended: {how}: {}",
-                            self.docker(&["logs", &format!("codehub-ws-{}", spec.workspace)])
-                        )
+                        panic!("ended: {how}: {}", self.docker(&["logs", &container_name(spec.workspace)]))
                     }
                     InstanceState::Alive | InstanceState::Waiting(_) => {}
                 }
@@ -155,6 +154,14 @@ impl Rig {
             assert!(begun.elapsed() < Duration::from_secs(30), "{status:?}");
             poll_every(Duration::from_millis(30)).await;
         }
+    }
+}
+
+/// Where a workspace listens.
+pub(super) async fn socket_of(rig: &Rig, spec: &InstanceSpec) -> PathBuf {
+    match rig.runtime.upstream(spec.workspace).await.unwrap().unwrap().address {
+        Address::Socket(path) => PathBuf::from(&*path),
+        Address::Port(address) => panic!("it listens on {address}"),
     }
 }
 
@@ -175,7 +182,7 @@ impl Drop for Rig {
                 run(&[remove, &[&item]].concat());
             }
         }
-        for (hook, chain) in [("FORWARD", "forward"), ("INPUT", "input")] {
+        for (hook, chain) in [("FORWARD", "forward"), ("INPUT", "input"), ("OUTPUT", "output")] {
             let chain = format!("{}-{chain}", self.bridge());
             for words in [&["-D", hook, "-j", &chain][..], &["-F", &chain], &["-X", &chain]] {
                 let _ = Command::new("iptables").args(["-w", "-t", "mangle"]).args(words).output();

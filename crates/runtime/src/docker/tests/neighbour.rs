@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use super::*;
 
 /// A network namespace that has one cable to this machine, and root's rights in it.
-struct Neighbour {
+pub(super) struct Neighbour {
     name: String,
     cable: String,
     here: String,
 }
 
 impl Neighbour {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let tag = Uuid::new_v4().simple().to_string()[..6].to_owned();
         let (name, cable, far) = (format!("lan-{tag}"), format!("lan-{tag}"), format!("far-{tag}"));
         // Of the networks set aside for benchmarks: nobody's own.
@@ -36,13 +36,18 @@ impl Neighbour {
         neighbour
     }
 
+    /// This machine's address on the cable.
+    pub(super) fn here(&self) -> &str {
+        &self.here
+    }
+
     /// Sends what is for this address to this machine.
-    fn route(&self, address: &str) {
+    pub(super) fn route(&self, address: &str) {
         ip(&["-n", &self.name, "route", "add", &format!("{address}/32"), "via", &self.here]);
     }
 
     /// What is answered there, as far as anything is.
-    fn asks(&self, target: SocketAddr) -> String {
+    pub(super) fn asks(&self, target: SocketAddr) -> String {
         let line = format!(
             "exec 3<>/dev/tcp/{}/{} && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3",
             target.ip(),
@@ -68,7 +73,7 @@ fn ip(words: &[&str]) {
 
 /// The container's own address, and the port of 127.0.0.1 that leads to it.
 fn ways_in(rig: &Rig, spec: &InstanceSpec) -> (SocketAddr, SocketAddr) {
-    let name = format!("codehub-ws-{}", spec.workspace);
+    let name = container_name(spec.workspace);
     let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}:8080";
     let own = rig.docker(&["inspect", "-f", format, &name]).parse().unwrap();
     let published = rig.docker(&["port", &name, "8080/tcp"]).parse().unwrap();
@@ -77,7 +82,7 @@ fn ways_in(rig: &Rig, spec: &InstanceSpec) -> (SocketAddr, SocketAddr) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_on_the_same_network_does_not_get_into_a_workspace() {
-    let Some(rig) = Rig::new().await else { return };
+    let Some(rig) = Rig::with(|config| config.reach = Reach::Port).await else { return };
     let spec = rig.running().await;
     let neighbour = Neighbour::new();
     let (own, published) = ways_in(&rig, &spec);
@@ -108,7 +113,14 @@ async fn a_machine_on_the_same_network_does_not_get_into_a_workspace() {
 /// So that the test above means something.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_rules_an_engine_before_28_lets_a_neighbour_in() {
-    let Some(rig) = Rig::with(|config| config.firewall = FirewallChoice::Never).await else { return };
+    let Some(rig) = Rig::with(|config| {
+        config.firewall = FirewallChoice::Never;
+        config.reach = Reach::Port;
+    })
+    .await
+    else {
+        return;
+    };
     let version = rig.docker(&["version", "-f", "{{.Server.Version}}"]);
     if version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major >= 28) {
         // It keeps neighbours out by itself: there is nothing to show.

@@ -11,7 +11,7 @@ use codehub_archive::{ArchiveError, Progress};
 const SOON: Duration = Duration::from_secs(10);
 
 fn name(spec: &InstanceSpec) -> String {
-    format!("codehub-ws-{}", spec.workspace)
+    container_name(spec.workspace)
 }
 
 #[tokio::test(flavor = "multi_thread")]

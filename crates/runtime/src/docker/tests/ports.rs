@@ -17,17 +17,106 @@ use crate::{
 use codehub_archive::Progress;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_listens_here_only_is_heard_and_its_home_cannot_be_deleted() {
+async fn it_listens_on_a_socket_is_heard_and_its_home_cannot_be_deleted() {
     let Some(rig) = Rig::new().await else { return };
     let spec = rig.running().await;
     let (id, runtime) = (spec.workspace, &rig.runtime);
-    let address = runtime.upstream(id).await.unwrap().unwrap().address.port();
-    assert!(address.is_some_and(|address| address.ip().is_loopback()), "{address:?}");
+    let place = socket_of(&rig, &spec).await.parent().unwrap().to_owned();
+    assert!(place.starts_with(rig.files.path().join("run")), "{}", place.display());
+    assert_eq!(rig.docker(&["port", &container_name(id)]), "", "and on no port of this machine");
     let mut logs = runtime.logs(id, LogQuery { tail: 10, follow: false }).await.unwrap();
     let text = String::from_utf8(logs.next().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(text.contains("listens"), "{text}");
     let error = rig.volumes.delete(&spec.volume, &Fence::open()).await.unwrap_err();
     assert!(matches!(&error, VolumeError::Failed(text) if text.contains("is used by")), "{error}");
+    runtime.stop(id).await.unwrap();
+    assert!(!place.exists(), "and nothing is left of where it listened");
+}
+
+/// As an earlier CodeHub made it: on a port, which asks for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_of_an_earlier_version_is_adopted_and_replaced_by_one_on_a_socket() {
+    let earlier = |config: &mut DockerConfig| {
+        config.reach = Reach::Port;
+        config.ide.guard = None;
+    };
+    let Some(rig) = Rig::with(earlier).await else { return };
+    let spec = rig.running().await;
+    let name = container_name(spec.workspace);
+    let first = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
+    let mut now = rig.runtime.config().clone();
+    now.reach = Reach::Socket;
+    now.ide = ide::resolve_in_container(IdeChoice::Builtin, &[], "/healthz", IMAGE).unwrap();
+    let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), now);
+    let seen = later.status(spec.workspace).await.unwrap().unwrap();
+    assert_eq!(seen.state, InstanceState::Ready, "found, and asked how it is");
+    let upstream = later.upstream(spec.workspace).await.unwrap().unwrap();
+    assert!(upstream.address.port().is_some() && upstream.secret.is_none(), "{upstream:?}");
+    // Its next start makes it as it should be. There is never a second one.
+    later.start(&spec, &Fence::open()).await.unwrap();
+    later.wait_ready(spec.workspace, &tokio::sync::watch::Sender::new(None)).await.unwrap();
+    let users = rig.docker(&["ps", "-aq", "--no-trunc", "--filter", &format!("volume={}", spec.volume)]);
+    assert!(users.lines().count() == 1 && users != first, "{users}");
+    assert!(later.upstream(spec.workspace).await.unwrap().unwrap().address.port().is_none());
+}
+
+/// As where CodeHub is in a container, and its data directory has another name outside.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_does_not_see_our_directory_says_so_in_words_that_we_know() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    let made = body::Made { sockets: Some(Path::new("/no/such/directory")), secret: None };
+    let name = format!("codehub-{}", rig.deployment);
+    let body = body::workspace(rig.runtime.config(), &name, &spec, made);
+    let refused = rig.jobs.engine().client().await.unwrap().create_container(None, body).await.unwrap_err();
+    assert!(instances::no_such_source(&refused), "{refused}");
+}
+
+/// The engine is away, or was a moment ago: what had an address may be anybody by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_remembered_address_is_not_used_without_the_engine_and_a_socket_is() {
+    for (reach, known) in [(Reach::Socket, true), (Reach::Address, false), (Reach::Port, false)] {
+        let Some(rig) = Rig::with(|config| config.reach = reach).await else { return };
+        let spec = rig.running().await;
+        // The engine under another name, which can be taken away.
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("engine");
+        std::os::unix::fs::symlink(rig.host.trim_start_matches("unix://"), &link).unwrap();
+        let engine = Arc::new(Engine::new(&format!("unix://{}", link.display())));
+        let runtime = DockerRuntime::new(engine, rig.runtime.config().clone());
+        let before = runtime.upstream(spec.workspace).await.unwrap();
+        assert!(before.is_some());
+        std::fs::remove_file(&link).unwrap();
+        match runtime.upstream(spec.workspace).await {
+            Ok(found) => assert!(known && found == before, "{reach:?}"),
+            Err(error) => {
+                assert!(!known && matches!(error, RuntimeError::Unreachable(_)), "{reach:?}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_know_the_secret_of_an_instance_gets_nothing_of_it() {
+    for reach in [Reach::Address, Reach::Port] {
+        let Some(rig) = Rig::with(|config| config.reach = reach).await else { return };
+        let (one, two) = (rig.running().await, rig.running().await);
+        let [upstream, other] = [&one, &two].map(|spec| rig.runtime.upstream(spec.workspace));
+        let (upstream, other) = (upstream.await.unwrap().unwrap(), other.await.unwrap().unwrap());
+        let ask = async |secret: Option<&crate::Secret>| {
+            crate::process::health::status(&upstream.address, secret, "/api/info").await.unwrap()
+        };
+        assert_eq!(ask(None).await, Some(401), "{reach:?}");
+        assert_eq!(ask(other.secret.as_ref()).await, Some(401), "another's: {reach:?}");
+        assert_eq!(ask(upstream.secret.as_ref()).await, Some(200), "{reach:?}");
+        // Another process finds it, and a new instance has a new one.
+        let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+        assert_eq!(later.upstream(one.workspace).await.unwrap().unwrap().secret, upstream.secret);
+        rig.runtime.stop(one.workspace).await.unwrap();
+        rig.runtime.start(&one, &Fence::open()).await.unwrap();
+        rig.until_ready(&one).await;
+        assert_ne!(rig.runtime.upstream(one.workspace).await.unwrap().unwrap().secret, upstream.secret);
+    }
 }
 
 /// Three restarts of the engine are not three deaths.
@@ -35,7 +124,7 @@ async fn it_listens_here_only_is_heard_and_its_home_cannot_be_deleted() {
 async fn what_ends_while_the_engine_is_away_did_not_die() {
     let Some(rig) = Rig::new().await else { return };
     let spec = rig.running().await;
-    let name = format!("codehub-ws-{}", spec.workspace);
+    let name = container_name(spec.workspace);
     let ended_by = async || match rig.runtime.status(spec.workspace).await.unwrap().unwrap().state {
         InstanceState::Ended { by, .. } => by,
         state => panic!("{state:?}"),
@@ -62,7 +151,7 @@ async fn what_ends_while_the_engine_is_away_did_not_die() {
 async fn what_ended_or_is_made_otherwise_is_made_anew() {
     let Some(rig) = Rig::new().await else { return };
     let spec = rig.running().await;
-    let name = format!("codehub-ws-{}", spec.workspace);
+    let name = container_name(spec.workspace);
     let (done, said) = rig.inside(&spec, "echo kept > /home/coder/note && id -u");
     assert!(done && said == "1000", "{said}");
     rig.docker(&["kill", &name]);
@@ -95,7 +184,7 @@ async fn what_ended_or_is_made_otherwise_is_made_anew() {
 async fn strangers_are_never_touched() {
     let Some(rig) = Rig::new().await else { return };
     let spec = spec();
-    let name = format!("codehub-ws-{}", spec.workspace);
+    let name = container_name(spec.workspace);
     let volume = spec.volume.to_string();
     let other = format!("codehub.instance=another-{}", rig.deployment);
     let labels = [
@@ -263,8 +352,17 @@ async fn a_job_that_was_left_is_ended_before_the_next_and_a_volume_in_the_making
     leave.push("0:0".to_owned());
     leave.extend(labels("prepare"));
     leave.extend(
-        ["--entrypoint", "/codehub", &own_image(), "storage-job", "prepare", "1000", "1000", "0"]
-            .map(str::to_owned),
+        [
+            "--entrypoint",
+            "/codehub",
+            &image::job_image(&codehub().unwrap()).unwrap(),
+            "storage-job",
+            "prepare",
+            "1000",
+            "1000",
+            "0",
+        ]
+        .map(str::to_owned),
     );
     rig.docker(&leave.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(rig.volumes.list(Scope::All).await.unwrap(), [], "in the making");

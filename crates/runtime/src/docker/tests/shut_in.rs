@@ -35,8 +35,13 @@ async fn rules_that_a_firewall_reload_removed_are_back_after_the_next_survey() {
     assert_eq!(firewall(&rig).await.0, SafeguardState::Good, "nothing runs yet, and they can be made");
     rig.running().await;
     assert_eq!(firewall(&rig).await.0, SafeguardState::Good);
-    let (forward, input) = (format!("{}-forward", rig.bridge()), format!("{}-input", rig.bridge()));
-    for undo in [&["-D", "FORWARD", "-j", &forward][..], &["-F", &input], &["-D", &forward, "1"]] {
+    let [forward, input, output] = ["forward", "input", "output"].map(|it| format!("{}-{it}", rig.bridge()));
+    for undo in [
+        &["-D", "FORWARD", "-j", &forward][..],
+        &["-F", &input],
+        &["-D", &forward, "1"],
+        &["-D", "OUTPUT", "-j", &output],
+    ] {
         mangle(undo);
         let (state, text) = firewall(&rig).await;
         assert_eq!(state, SafeguardState::Bad, "{undo:?}");
@@ -50,9 +55,9 @@ async fn rules_that_a_firewall_reload_removed_are_back_after_the_next_survey() {
 #[tokio::test(flavor = "multi_thread")]
 async fn workspaces_do_not_reach_each_other_where_bridges_are_told_to_skip_the_rules() {
     const SWITCH: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
-    let Some(rig) = Rig::new().await else { return };
+    let Some(rig) = Rig::with(|config| config.reach = Reach::Address).await else { return };
     let (one, two) = (rig.running().await, rig.running().await);
-    let name = format!("codehub-ws-{}", two.workspace);
+    let name = container_name(two.workspace);
     let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
     let other = rig.docker(&["inspect", "-f", format, &name]);
     let ask = format!("(printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n'; sleep 1) | nc -w 2 {other} 8080");

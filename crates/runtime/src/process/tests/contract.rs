@@ -13,6 +13,7 @@ use crate::{
 };
 
 contract_suite!(super::harness);
+contract_suite!(lines super::harness);
 
 async fn harness() -> Harness {
     let place = Place::new(web()).await;

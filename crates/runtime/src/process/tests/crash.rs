@@ -80,7 +80,7 @@ async fn somebody_else_with_the_same_number_is_never_touched() {
     let stat = Stat::of(pid).unwrap().unwrap();
     let State::Running { process } = record.state.clone() else { panic!("{record:?}") };
     let boot = process.boot.clone();
-    let (died, evicted) = (InstanceState::died("not running any more"), InstanceState::evicted(RESTARTED));
+    let (died, evicted) = (InstanceState::died("no longer running"), InstanceState::evicted(RESTARTED));
     let numbers = [
         (stat.start_time + 1, boot.clone(), died),
         (stat.start_time, "another boot".to_owned(), evicted.clone()),

@@ -103,7 +103,8 @@ async fn the_environment_is_clean_and_the_home_its_own() {
     let home = place.home(1);
     eventually("it has looked around", async || fs::read(home.join("core")).is_ok_and(|it| !it.is_empty()))
         .await;
-    let pid = place.recorded_pid();
+    let leader = place.recorded_pid();
+    let pid = place.program_pid();
     let mut names: Vec<String> = environment(pid)
         .iter()
         .filter_map(|pair| pair.split_once('=').map(|(name, _)| name.to_owned()))
@@ -136,7 +137,7 @@ async fn the_environment_is_clean_and_the_home_its_own() {
     assert_eq!(fs::read_to_string(home.join("mask")).unwrap().trim(), "0022");
     assert_eq!(fs::read_to_string(home.join("core")).unwrap().trim(), "0");
     let stat = Stat::of(pid).unwrap().unwrap();
-    assert_eq!((stat.session, stat.group), (pid, pid), "a session of its own");
+    assert_eq!((stat.session, stat.group), (leader, leader), "a session of its own");
     assert_eq!(fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim(), "300");
     assert_eq!(fs::read_link(format!("/proc/{pid}/fd/0")).unwrap(), Path::new("/dev/null"));
     let data = place.dir.path().canonicalize().unwrap();

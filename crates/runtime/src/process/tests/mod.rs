@@ -34,7 +34,16 @@ use crate::volumes::{
 #[test]
 #[ignore = "runs only as the shim of other tests"]
 fn shim_entry() {
-    shim::main(words_after_dashes());
+    shim::main(words_after_dashes(), first_process);
+}
+
+fn first_process(
+    shim::Line { path, shares_network }: shim::Line,
+    command: std::process::Command,
+    started: &mut dyn FnMut(),
+) -> std::io::Result<i32> {
+    let options = codehub_inside::run::Options { line: Some(path), shares_network };
+    codehub_inside::run::run(&options, command, started)
 }
 
 fn words_after_dashes() -> impl Iterator<Item = OsString> {
@@ -226,6 +235,13 @@ impl Place {
             State::Running { process } => process.pid,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The program itself, whose parent is what the record names.
+    fn program_pid(&self) -> i32 {
+        let leader = self.recorded_pid();
+        let children = self.processes().into_iter().filter(|it| it.stat.parent == leader);
+        children.map(|it| it.stat.pid).min().expect("the program runs")
     }
 
     async fn log(&self, runtime: &ProcessRuntime) -> String {

@@ -392,3 +392,32 @@ async fn what_cannot_be_had_is_said() {
         assert_eq!(network.text.contains("abstract sockets"), !own, "{network:?}");
     }
 }
+
+/// Both have the address 127.0.0.1.
+#[tokio::test]
+async fn a_connection_of_a_workspace_is_told_from_one_of_the_machine() {
+    for network in [NetworkChoice::Own, NetworkChoice::Host] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = format!(
+            "import socket, time; s = socket.create_connection(('127.0.0.1', {port})); time.sleep(60)"
+        );
+        let Some(mut place) = place_in(shell("exit 0"), network).await else { return };
+        place.command = vec![python(), "-c".into(), connect.clone()];
+        let mut config = place.config();
+        config.listen = Some(listener.local_addr().unwrap());
+        let runtime = ProcessRuntime::open(config).await.unwrap();
+        runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
+        let (_held, peer) = listener.accept().await.unwrap();
+        assert!(peer.ip().is_loopback(), "{peer}");
+        assert!(runtime.comes_from_instance(peer).await, "in its {network:?} network");
+
+        let mut program = Command::new(python()).args(["-c", &connect]).spawn().unwrap();
+        let (_held, peer) = listener.accept().await.unwrap();
+        assert!(!runtime.comes_from_instance(peer).await, "another program of the same user");
+        program.kill().unwrap();
+        program.wait().unwrap();
+        runtime.stop(place.id).await.unwrap();
+    }
+    as_a_plain_user("a_connection_of_a_workspace_is_told_from_one_of_the_machine");
+}

@@ -111,7 +111,7 @@ async fn in_a_sandbox_the_socket_has_a_short_name_and_no_neighbours() {
     runtime.start(&place.spec(1), &Fence::open()).await.unwrap();
     place.ready(&runtime).await;
     assert_eq!(fs::read_to_string(home.join("socket")).unwrap().trim(), "/run/codehub/io/ide");
-    assert_eq!(fs::read_to_string(home.join("seen")).unwrap(), "", "it is alone there");
+    assert_eq!(fs::read_to_string(home.join("seen")).unwrap(), "line\n", "nobody else is there");
     socket_of(&runtime.upstream(place.id).await.unwrap().unwrap());
     runtime.stop(place.id).await.unwrap();
 }

@@ -42,7 +42,7 @@ function fields(schema) {
   const required = new Set(schema.required || []);
   const rows = Object.entries(schema.properties || {}).map(([name, property]) =>
     [el("code", {}, name + (required.has(name) ? "" : "?")), shape(property), prose(property.description)]);
-  return rows.length ? table(["field", "type", ""], rows) : el("p", {}, shape(schema));
+  return rows.length ? table(["field", "type", "description"], rows) : el("p", {}, shape(schema));
 }
 
 function contentOf(content) {
@@ -53,20 +53,76 @@ function contentOf(content) {
 function operation(path, method, op, schemas) {
   const body = el("div", { class: "body" }, prose(op.description));
   if (op.parameters && op.parameters.length)
-    body.append(el("h4", {}, "Parameters"), table(["name", "in", "type", ""], op.parameters.map((p) =>
+    body.append(el("h3", {}, "Parameters"), table(["name", "in", "type", "description"], op.parameters.map((p) =>
       [el("code", {}, p.name + (p.required ? "" : "?")), p.in, shape(p.schema), prose(p.description)])));
   if (op.requestBody) {
     const schema = (Object.values(op.requestBody.content)[0] || {}).schema || {};
     const known = schema.$ref ? schemas[nameOf(schema.$ref)] : schema;
-    body.append(el("h4", {}, "Body"), fields(known || {}));
+    body.append(el("h3", {}, "Body"), fields(known || {}));
     if (known && known.example) body.append(el("pre", {}, JSON.stringify(known.example, null, 2)));
   }
-  body.append(el("h4", {}, "Answers"), table(["status", "", "body"],
+  body.append(el("h3", {}, "Answers"), table(["status", "meaning", "body"],
     Object.entries(op.responses || {}).map(([status, r]) => [status, prose(r.description), contentOf(r.content)])));
+  body.append(tryIt(path, method, op, schemas));
   const details = el("details", { id: method + path, "data-text": (method + " " + path + " " + (op.summary || "")).toLowerCase() },
     el("summary", {}, el("span", { class: "method " + method }, method), el("code", {}, path),
       el("span", { class: "text" }, op.summary || "")), body);
   return details;
+}
+
+// Sends the request for real, with the session of whoever looks at this page.
+function tryIt(path, method, op, schemas) {
+  const form = el("form", { class: "try" }, el("h3", {}, "Try it"));
+  const field = (name, label, input) => {
+    input.setAttribute("name", name);
+    form.append(el("label", {}, el("span", {}, label), input));
+    return input;
+  };
+  const inputs = (op.parameters || []).filter((p) => p.in === "path" || p.in === "query").map((p) =>
+    [p, field(p.name, p.name + (p.required ? "" : " (optional)"), el("input", p.required ? { required: "" } : {}))]);
+  let text;
+  if (op.requestBody) {
+    const schema = (Object.values(op.requestBody.content)[0] || {}).schema || {};
+    const known = schema.$ref ? schemas[nameOf(schema.$ref)] : schema;
+    text = field("body", "body (JSON)", el("textarea", { rows: "5", spellcheck: "false" }));
+    text.value = known && known.example ? JSON.stringify(known.example, null, 2) : "{}";
+  }
+  const note = "Uses your session" + (method === "get" ? "." : " and really does it.");
+  const answer = el("pre", { hidden: "", tabindex: "0", "aria-live": "polite" });
+  form.append(el("p", {}, el("button", {}, "Send request"), " ", el("small", {}, note)), answer);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const query = new URLSearchParams();
+    let url = path;
+    for (const [p, input] of inputs) {
+      if (p.in === "path") url = url.replace("{" + p.name + "}", encodeURIComponent(input.value));
+      else if (input.value) query.set(p.name, input.value);
+    }
+    const options = { method: method.toUpperCase(), headers: { accept: "application/json" } };
+    if (text) Object.assign(options, { body: text.value, headers: { accept: "application/json", "content-type": "application/json" } });
+    answer.hidden = false;
+    answer.textContent = "…";
+    const most = 100_000;
+    const stop = new AbortController();
+    try {
+      const response = await fetch(url + (query.size ? "?" + query : ""), { ...options, signal: stop.signal });
+      answer.textContent = response.status + " " + response.statusText + "\n";
+      const reader = response.body ? response.body.pipeThrough(new TextDecoderStream()).getReader() : null;
+      let said = "";
+      // What never ends is read for a moment.
+      const end = setTimeout(() => stop.abort(), 5000);
+      for (let part = reader && await reader.read(); part && !part.done && said.length < most; part = await reader.read()) {
+        said += part.value;
+        answer.textContent = response.status + " " + response.statusText + "\n" + said.slice(0, most);
+      }
+      clearTimeout(end);
+      try { said = JSON.stringify(JSON.parse(said), null, 2); } catch { /* not JSON: shown as it is */ }
+      answer.textContent = response.status + " " + response.statusText + "\n" + said.slice(0, most);
+    } catch (error) {
+      if (error.name !== "AbortError") answer.textContent += String(error);
+    }
+  });
+  return form;
 }
 
 function draw(doc) {

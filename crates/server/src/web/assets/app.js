@@ -53,15 +53,18 @@ function announce(element) {
 function swap(old, fresh) {
   const focus = old.contains(document.activeElement) ? document.activeElement.dataset.testid : undefined;
   const focused = old.contains(document.activeElement);
+  const opened = $$('details[open][data-testid]', old).map((details) => details.dataset.testid);
   if (fresh.matches('[data-part]')) drawn.set(fresh, fresh.outerHTML);
   remember(fresh);
   old.replaceWith(fresh);
+  for (const details of $$('details[data-testid]', fresh)) if (opened.includes(details.dataset.testid)) details.open = true;
   tell(fresh);
   if (focused) ((focus && $(`[data-testid="${focus}"]`, fresh)) || $('a, button', fresh))?.focus();
 }
 
 function swapRow(old, fresh) {
   if (old.dataset.label !== fresh.dataset.label) announce(fresh);
+  $('.ws-pick input', fresh).checked = $('.ws-pick input', old).checked;
   swap(old, fresh);
 }
 
@@ -114,8 +117,8 @@ async function refresh(id) {
       if (page) swapRow(row, $('li', page));
       else gone(id);
     } else if (isNew(id)) {
-      const page = await draw(`/workspaces/${id}/row`);
-      if (page && isNew(id)) {
+      const page = await draw(`/workspaces/${id}/row${$('#workspaces').dataset.query ?? ''}`);
+      if (page && isNew(id) && !document.getElementById(`ws-${id}`)) {
         $('#empty')?.remove();
         const fresh = $('li', page);
         $('#workspaces').prepend(fresh);
@@ -128,10 +131,10 @@ async function refresh(id) {
   if (again) refresh(id);
 }
 
-// Ids grow with time: newer than the newest shown belongs on top of an unfiltered first page.
+// Ids begin with the time they were made at: what is newer than this page belongs on top of an unfiltered first page.
 function isNew(id) {
-  const rows = $('#workspaces[data-newest]');
-  return rows && (!rows.firstElementChild || id > rows.firstElementChild.dataset.id);
+  const made = parseInt(id.replace('-', '').slice(0, 12), 16);
+  return $('#workspaces[data-newest]') && made >= Number(document.documentElement.dataset.now);
 }
 
 function gone(id) {
@@ -140,6 +143,7 @@ function gone(id) {
   if (!row) return;
   if (row.contains(document.activeElement)) $('main').focus();
   row.remove();
+  countTicked();
 }
 
 // --- events ---
@@ -228,6 +232,7 @@ setInterval(() => {
 
 // --- dialogs, forms, small comforts ---
 
+const MENUS = 'details:is(.menu, .acts)[open]';
 const dialog = $('#dialog');
 let opener;
 
@@ -262,14 +267,14 @@ document.addEventListener('click', (event) => {
   } else if (target.id === 'follow') {
     follow(target);
   }
-  for (const menu of $$('details.menu[open]')) if (!menu.contains(event.target)) menu.open = false;
+  for (const menu of $$(MENUS)) if (!menu.contains(event.target)) menu.open = false;
 });
 dialog.addEventListener('close', () => {
   dialog.replaceChildren();
   if (opener?.isConnected) opener.focus();
 });
 document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape') for (const menu of $$('details.menu[open]')) {
+  if (event.key === 'Escape') for (const menu of $$(MENUS)) {
     menu.open = false;
     $('summary', menu).focus();
   }
@@ -283,8 +288,11 @@ document.addEventListener('submit', async (event) => {
   const button = $('button', form);
   button.disabled = true;
   const id = form.closest('[data-id]')?.dataset.id;
+  form.closest('details.acts')?.removeAttribute('open');
   try {
-    const response = await fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form)) });
+    const fields = new URLSearchParams(new FormData(form));
+    if (fields.has('back')) fields.set('back', '/flash'); // what to say, without the page around it
+    const response = await fetch(form.action, { method: 'POST', body: fields });
     const page = parse(await response.text());
     if (!$('#flashes', page) || !response.redirected || new URL(response.url).pathname === '/login') throw new Error('elsewhere');
     $('#flashes').replaceWith($('#flashes', page));
@@ -297,13 +305,31 @@ document.addEventListener('submit', async (event) => {
   }
 });
 
+// --- many at once ---
+
+const boxes = () => $$('.ws-pick input');
+function countTicked() {
+  const all = boxes(), ticked = all.filter((box) => box.checked).length;
+  const every = $('#select-all');
+  if (!every) return;
+  $('#ticked').textContent = ticked ? `: ${ticked}` : '';
+  every.checked = ticked > 0 && ticked === all.length;
+  every.indeterminate = ticked > 0 && ticked < all.length;
+}
+document.addEventListener('change', (event) => {
+  if (event.target.id === 'select-all') for (const box of boxes()) box.checked = event.target.checked;
+  if (event.target.matches('.ws-pick input, #select-all')) countTicked();
+});
+$('#bulk')?.addEventListener('reset', () => setTimeout(countTicked));
+for (const label of $$('.select-all')) label.hidden = false;
+
 for (const select of $$('form[data-auto] select')) select.addEventListener('change', () => select.form.requestSubmit());
 for (const button of $$('[data-copy], #follow')) button.hidden = false;
 
 // --- logs ---
 
 const MOST_LOG = 400_000;
-let following;
+let following, resume;
 
 async function follow(button) {
   if (following) {
@@ -336,6 +362,19 @@ async function follow(button) {
 
 const log = $('#log');
 if (log) log.scrollTop = log.scrollHeight;
+
+// What runs is followed without being asked to, as long as somebody looks.
+if ($('#follow') && $('#detail[data-phase="RUNNING"]')) follow($('#follow'));
+document.addEventListener('visibilitychange', () => {
+  const button = $('#follow');
+  if (document.hidden && following) {
+    resume = true;
+    following.abort();
+  } else if (!document.hidden && resume && button) {
+    resume = false;
+    if (!following) follow(button);
+  }
+});
 
 // --- signing in ---
 

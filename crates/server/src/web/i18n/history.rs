@@ -1,6 +1,6 @@
 //! The history in people's words.
 
-use codehub_domain::{Operation, activity::SNOOZED, event::Reason, plan::Abandoned};
+use codehub_domain::{Operation, Phase, activity::SNOOZED, event::Reason, plan::Abandoned};
 
 use super::{Lang, trouble, words};
 
@@ -78,6 +78,105 @@ fn abandoned(why: Abandoned) -> &'static str {
     }
 }
 
+/// How an act ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// It was wished for, and nothing has been done about it.
+    Asked,
+    /// It is being done.
+    Doing(Operation),
+    /// The phase it led to, and whether a home was restored on the way.
+    Done { to: Phase, restored: bool },
+    /// It went wrong, or something was noticed that nobody wished for.
+    Noted(&'a Reason),
+}
+
+/// A whole act in one line: what happened, and by whom. `wished`: somebody, or time, wanted it.
+pub fn act(lang: Lang, outcome: Outcome<'_>, why: &Reason, wished: bool, actor: &str) -> String {
+    let by_itself = matches!(why, Reason::TtlStandby(_) | Reason::TtlArchive(_)) || !wished;
+    let because = reason(lang, why);
+    match (outcome, lang) {
+        (Outcome::Noted(what), _) => {
+            // What exactly failed stands in the steps.
+            let what = match what {
+                Reason::Failed(failure) => trouble::reason(lang, failure.reason).to_owned(),
+                what => reason(lang, what),
+            };
+            match (by_itself, lang) {
+                (true, _) => what,
+                (false, Lang::En) => format!("{what} (requested by {actor})"),
+                (false, Lang::Ko) => format!("{what} ({actor} 님 요청)"),
+            }
+        }
+        (Outcome::Asked, _) if by_itself => because,
+        (Outcome::Asked, Lang::En) => format!("{because} by {actor}"),
+        (Outcome::Asked, Lang::Ko) => format!("{because}: {actor}"),
+        (Outcome::Doing(operation), _) => {
+            let doing = words::operation(lang, operation);
+            match (by_itself && !wished, by_itself, lang) {
+                (true, _, _) => doing.to_owned(),
+                (_, true, _) => format!("{doing}: {because}"),
+                (_, _, Lang::En) => format!("{doing}, requested by {actor}"),
+                (_, _, Lang::Ko) => format!("{doing} ({actor} 님 요청)"),
+            }
+        }
+        (Outcome::Done { to, restored }, Lang::En) => {
+            let done = done(lang, to, restored, why);
+            match (wished, by_itself) {
+                (false, _) => done.to_owned(),
+                (true, true) => format!("{done}: {because}"),
+                (true, false) => format!("{done} by {actor}"),
+            }
+        }
+        (Outcome::Done { to, restored }, Lang::Ko) => {
+            let done = done(lang, to, restored, why);
+            match (wished, by_itself) {
+                (false, _) => done.to_owned(),
+                (true, true) => format!("{done}: {because}"),
+                (true, false) => format!("{actor} 님이 {done}"),
+            }
+        }
+    }
+}
+
+fn done(lang: Lang, to: Phase, restored: bool, why: &Reason) -> &'static str {
+    use Lang::{En, Ko};
+    match (why, to, lang) {
+        (Reason::Created | Reason::CreatedFromArchive(_), Phase::Running, En) => "Created and started",
+        (Reason::Created | Reason::CreatedFromArchive(_), Phase::Running, Ko) => "만들고 시작함",
+        (Reason::Created | Reason::CreatedFromArchive(_), _, En) => "Created",
+        (Reason::Created | Reason::CreatedFromArchive(_), _, Ko) => "만듦",
+        (_, Phase::Running, En) if restored => "Restored and started",
+        (_, Phase::Running, Ko) if restored => "복원하고 시작함",
+        (Reason::OpenedInBrowser, Phase::Running, En) => "Opened and started",
+        (Reason::OpenedInBrowser, Phase::Running, Ko) => "열어서 시작함",
+        (_, Phase::Running, En) => "Started",
+        (_, Phase::Running, Ko) => "시작함",
+        (Reason::TtlStandby(_), Phase::Standby, En) => "Put to sleep",
+        (Reason::TtlStandby(_), Phase::Standby, Ko) => "대기 전환",
+        (_, Phase::Standby, En) if restored => "Restored",
+        (_, Phase::Standby, Ko) if restored => "복원함",
+        (_, Phase::Standby, En) => "Stopped",
+        (_, Phase::Standby, Ko) => "중지함",
+        (Reason::TtlArchive(_), Phase::Archived, Ko) => "보관",
+        (_, Phase::Archived, En) => "Archived",
+        (_, Phase::Archived, Ko) => "보관함",
+        (_, Phase::Deleting | Phase::Deleted, En) => "Deleted",
+        (_, Phase::Deleting | Phase::Deleted, Ko) => "삭제함",
+        (_, Phase::Pending | Phase::Error, En) => "Changed",
+        (_, Phase::Pending | Phase::Error, Ko) => "변경함",
+    }
+}
+
+/// From one phase to another, in words that can be read aloud.
+pub fn became(lang: Lang, from: Phase, to: Phase) -> String {
+    let (before, after) = (words::phase(lang, from), words::phase(lang, to));
+    match lang {
+        Lang::En => format!("from {before} to {after}"),
+        Lang::Ko => format!("{before}에서 {after}(으)로"),
+    }
+}
+
 /// Why a lease was taken, in the words of whoever took it, or ours for the button that takes one.
 pub fn hold(lang: Lang, reason: &str) -> &str {
     match lang {
@@ -90,12 +189,7 @@ pub fn hold(lang: Lang, reason: &str) -> &str {
 pub fn actor(lang: Lang, actor: &str, name_of: impl Fn(&str) -> Option<String>) -> String {
     match (actor.split_once(':'), lang) {
         (Some(("user", id)), _) => name_of(id).unwrap_or_else(|| actor.to_owned()),
-        (Some(("wake", id)), Lang::En) => {
-            format!("{} (opened it)", name_of(id).unwrap_or_else(|| id.to_owned()))
-        }
-        (Some(("wake", id)), Lang::Ko) => {
-            format!("{} (열어서 깨움)", name_of(id).unwrap_or_else(|| id.to_owned()))
-        }
+        (Some(("wake", id)), _) => name_of(id).unwrap_or_else(|| id.to_owned()),
         (None, Lang::En) if actor == "ttl" => "Idle time".into(),
         (None, Lang::Ko) if actor == "ttl" => "유휴 시간".into(),
         (None, Lang::En) if actor == "controller" => "CodeHub".into(),
@@ -142,7 +236,7 @@ mod tests {
         let name = |id: &str| (id == "1").then(|| "ann".to_owned());
         assert_eq!(actor(Lang::En, "user:1", name), "ann");
         assert_eq!(actor(Lang::En, "user:2", name), "user:2");
-        assert_eq!(actor(Lang::Ko, "wake:1", name), "ann (열어서 깨움)");
+        assert_eq!(actor(Lang::Ko, "wake:1", name), "ann");
         assert_eq!(actor(Lang::Ko, "ttl", name), "유휴 시간");
         assert_eq!(actor(Lang::En, "new:kind", name), "new:kind");
     }

@@ -33,17 +33,19 @@ pub fn phase(lang: Lang, phase: Phase) -> &'static str {
 pub fn phase_meaning(lang: Lang, phase: Phase) -> &'static str {
     use Lang::{En, Ko};
     match (phase, lang) {
-        (Phase::Pending, En) => "Nothing exists yet.",
+        (Phase::Pending, En) => "Not created yet.",
         (Phase::Pending, Ko) => "아직 아무것도 만들어지지 않았습니다.",
-        (Phase::Archived, En) => "The home is packed away. Starting restores every byte of it.",
+        (Phase::Archived, En) => "The home directory is archived. Starting restores it exactly as it was.",
         (Phase::Archived, Ko) => "홈이 보관본으로 저장되어 있습니다. 시작하면 그대로 복원됩니다.",
-        (Phase::Standby, En) => "The home is ready and nothing runs. Opening it wakes it within moments.",
+        (Phase::Standby, En) => {
+            "The home directory is ready; nothing is running. Open it to wake it in a moment."
+        }
         (Phase::Standby, Ko) => "홈은 준비되어 있고 실행 중인 것은 없습니다. 열면 곧바로 깨어납니다.",
-        (Phase::Running, En) => "The IDE is up and reachable.",
+        (Phase::Running, En) => "The IDE is running.",
         (Phase::Running, Ko) => "IDE가 실행 중이며 접속할 수 있습니다.",
-        (Phase::Error, En) => "Something went wrong and waits for your decision.",
-        (Phase::Error, Ko) => "문제가 발생해 사용자의 결정을 기다리고 있습니다.",
-        (Phase::Deleting | Phase::Deleted, En) => "It was deleted; what is left of it is being removed.",
+        (Phase::Error, En) => "Something went wrong. Choose how to continue.",
+        (Phase::Error, Ko) => "문제가 발생했습니다. 계속할 방법을 선택하세요.",
+        (Phase::Deleting | Phase::Deleted, En) => "Deleted. Remaining data is being removed.",
         (Phase::Deleting | Phase::Deleted, Ko) => "삭제되었으며 남은 데이터를 정리하고 있습니다.",
     }
 }
@@ -54,7 +56,7 @@ pub fn operation(lang: Lang, operation: Operation) -> &'static str {
     match (operation, lang) {
         (Operation::None, En) => "Nothing under way",
         (Operation::None, Ko) => "진행 중인 작업 없음",
-        (Operation::Provisioning, En) => "Preparing its home",
+        (Operation::Provisioning, En) => "Preparing home directory",
         (Operation::Provisioning, Ko) => "홈 준비 중",
         (Operation::CreateEmptyArchive, En) => "Preparing an empty archive",
         (Operation::CreateEmptyArchive, Ko) => "빈 보관본 준비 중",
@@ -92,9 +94,9 @@ pub fn waits_for(lang: Lang, waiting: Waiting) -> &'static str {
     match (waiting, lang) {
         (Waiting::Recovery, En) => "an error needs your decision",
         (Waiting::Recovery, Ko) => "오류를 해결할 방법을 선택해야 합니다",
-        (Waiting::NextTry, En) => "the last try failed",
+        (Waiting::NextTry, En) => "the last attempt failed",
         (Waiting::NextTry, Ko) => "마지막 시도가 실패했습니다",
-        (Waiting::HomeUnseen, En) => "the storage that holds the home directory does not answer",
+        (Waiting::HomeUnseen, En) => "the storage of the home directory is not responding",
         (Waiting::HomeUnseen, Ko) => "홈 디렉터리가 있는 저장소가 응답하지 않습니다",
     }
 }
@@ -153,6 +155,22 @@ fn rough(lang: Lang, seconds: u64) -> String {
         60..3600 => unit(lang, seconds / 60, Unit::Minute),
         3600..86_400 => unit(lang, seconds / 3600, Unit::Hour),
         _ => unit(lang, seconds / 86_400, Unit::Day),
+    }
+}
+
+/// A span in the unit a person would use.
+pub fn roughly(lang: Lang, seconds: u64) -> String {
+    rough(lang, seconds)
+}
+
+/// How long something took.
+pub fn took(lang: Lang, millis: u64) -> String {
+    match (millis, lang) {
+        (..10_000, Lang::En) => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        (..10_000, Lang::Ko) => format!("{}.{}초", millis / 1000, millis % 1000 / 100),
+        (..60_000, Lang::En) => format!("{} s", millis / 1000),
+        (..60_000, Lang::Ko) => format!("{}초", millis / 1000),
+        (_, _) => span(lang, millis / 1000),
     }
 }
 
@@ -223,6 +241,51 @@ pub fn total(lang: Lang, count: Option<u64>) -> String {
     }
 }
 
+/// What was asked for many workspaces at once, and what became of it.
+pub fn bulk_done(lang: Lang, desired: Desired, done: u32, skipped: u32) -> String {
+    let many = |count: u32| if count == 1 { "1 workspace".to_owned() } else { format!("{count} workspaces") };
+    let said = match (desired, lang) {
+        (Desired::Running, Lang::En) => format!("Starting {}.", many(done)),
+        (Desired::Standby, Lang::En) => format!("Stopping {}.", many(done)),
+        (Desired::Archived, Lang::En) => format!("Archiving {}.", many(done)),
+        (Desired::Deleted, Lang::En) => format!("Deleted {}.", many(done)),
+        (Desired::Running, Lang::Ko) => format!("워크스페이스 {done}개를 시작합니다."),
+        (Desired::Standby, Lang::Ko) => format!("워크스페이스 {done}개를 중지합니다."),
+        (Desired::Archived, Lang::Ko) => format!("워크스페이스 {done}개를 보관합니다."),
+        (Desired::Deleted, Lang::Ko) => format!("워크스페이스 {done}개를 삭제했습니다."),
+    };
+    let but = match (skipped, lang) {
+        (0, _) => return said,
+        (count, Lang::En) => format!(
+            "{} skipped: busy, in an error state, over the limit of running workspaces, or not allowed.",
+            if count == 1 { "1 was".to_owned() } else { format!("{count} were") }
+        ),
+        (count, Lang::Ko) => format!(
+            "{count}개는 건너뛰었습니다. 작업 중이거나 오류 상태이거나, 실행 개수 제한을 넘거나, 권한이 없습니다."
+        ),
+    };
+    if done == 0 { but } else { format!("{said} {but}") }
+}
+
+/// The question before many are deleted.
+pub fn delete_many(lang: Lang, count: usize) -> String {
+    match (lang, count) {
+        (Lang::En, 1) => "Delete 1 workspace?".into(),
+        (Lang::En, _) => format!("Delete {count} workspaces?"),
+        (Lang::Ko, _) => format!("워크스페이스 {count}개를 삭제할까요?"),
+    }
+}
+
+/// Which page of how many, as far as they are counted.
+pub fn page_of(lang: Lang, page: u32, pages: Option<u64>) -> String {
+    match (lang, pages) {
+        (Lang::En, Some(pages)) => format!("Page {page} of {pages}"),
+        (Lang::En, None) => format!("Page {page}"),
+        (Lang::Ko, Some(pages)) => format!("{page} / {pages} 페이지"),
+        (Lang::Ko, None) => format!("{page} 페이지"),
+    }
+}
+
 /// How often something has failed.
 pub fn failed_times(lang: Lang, count: u32) -> String {
     match lang {
@@ -235,10 +298,10 @@ pub fn failed_times(lang: Lang, count: u32) -> String {
 /// Around a time ahead: `Sleeps in 9 minutes`, `9분 후 대기 전환`.
 pub fn expiry(lang: Lang, to: Desired) -> (&'static str, &'static str) {
     match (to, lang) {
-        (Desired::Running | Desired::Standby, Lang::En) => ("Sleeps ", ""),
+        (Desired::Running | Desired::Standby, Lang::En) => ("Goes to sleep ", ""),
         (Desired::Running | Desired::Standby, Lang::Ko) => ("", " 대기 전환"),
-        (Desired::Archived | Desired::Deleted, Lang::En) => ("Archived ", ""),
-        (Desired::Archived | Desired::Deleted, Lang::Ko) => ("", " 보관 전환"),
+        (Desired::Archived | Desired::Deleted, Lang::En) => ("Will be archived ", ""),
+        (Desired::Archived | Desired::Deleted, Lang::Ko) => ("", " 보관 예정"),
     }
 }
 
@@ -278,8 +341,8 @@ pub fn default_ttl(lang: Lang, seconds: u32) -> String {
 pub fn ttl_bounds(lang: Lang, bounds: crate::config::TtlBounds) -> String {
     let min = span(lang, bounds.min.max(1).into());
     match (lang, bounds.max) {
-        (Lang::En, 0) => format!("{min} or more; 0 is never."),
-        (Lang::Ko, 0) => format!("{min} 이상. 0은 전환하지 않음."),
+        (Lang::En, 0) => format!("Minimum {min}. 0 = never."),
+        (Lang::Ko, 0) => format!("최소 {min}. 0 = 전환 안 함."),
         (Lang::En, max) => format!("From {min} to {}.", span(lang, max.into())),
         (Lang::Ko, max) => format!("{min} 이상 {} 이하.", span(lang, max.into())),
     }
@@ -303,9 +366,9 @@ pub fn label_rules(lang: Lang) -> String {
 /// What counts as being in use.
 pub fn mode(lang: Lang, mode: ActivityMode) -> &'static str {
     match (mode, lang) {
-        (ActivityMode::Traffic, Lang::En) => "work is done in it",
-        (ActivityMode::Traffic, Lang::Ko) => "작업이 있는 동안",
-        (ActivityMode::Connections, Lang::En) => "a tab is open",
+        (ActivityMode::Traffic, Lang::En) => "when there is activity",
+        (ActivityMode::Traffic, Lang::Ko) => "활동이 있을 때",
+        (ActivityMode::Connections, Lang::En) => "while a tab is open",
         (ActivityMode::Connections, Lang::Ko) => "탭이 열려 있는 동안",
     }
 }
@@ -322,7 +385,7 @@ pub fn default_mode(lang: Lang, default: ActivityMode) -> String {
 pub fn images(lang: Lang, allowed: &[String]) -> String {
     let allowed = allowed.join(", ");
     match lang {
-        Lang::En => format!("Also allowed: {allowed} (* stands for anything)."),
+        Lang::En => format!("Also allowed: {allowed} (* matches anything)."),
         Lang::Ko => format!("다음 이미지도 쓸 수 있습니다: {allowed} (*는 임의의 문자열)."),
     }
 }
@@ -338,7 +401,7 @@ pub fn copy_of(lang: Lang, name: &str) -> String {
 /// Before the time of the archive.
 pub fn begins_with(lang: Lang, name: &str) -> String {
     match lang {
-        Lang::En => format!("Begins with the home of “{name}”, archived"),
+        Lang::En => format!("Starts from the home directory of “{name}”, archived"),
         Lang::Ko => format!("‘{name}’의 홈으로 시작합니다. 보관 시각:"),
     }
 }
@@ -349,13 +412,13 @@ pub fn retry_in(lang: Lang, counted: Counted, seconds: u64) -> String {
     match lang {
         Lang::En => {
             let instead = match counted {
-                Counted::Here => "Or sign in with a browser that you have signed in with before.",
+                Counted::Here => "Or use a browser you have signed in with before.",
                 Counted::Device => "Or ask an administrator for a new password.",
                 Counted::Account => {
-                    "Somebody is guessing this account’s password, so new browsers have to wait. Sign in with a browser that you have signed in with before, or ask an administrator for a new password."
+                    "There were too many failed sign-ins for this account, so new browsers have to wait. Use a browser you have signed in with before, or ask an administrator for a new password."
                 }
                 Counted::Address => {
-                    "There were many wrong passwords from your network. Browsers that have signed in before do not wait."
+                    "There were many failed sign-ins from your network. Browsers you have signed in with before do not have to wait."
                 }
             };
             format!("Too many attempts. Try again in {wait}. {instead}")

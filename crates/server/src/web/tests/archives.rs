@@ -104,7 +104,7 @@ async fn archives_are_listed_newest_first_with_what_each_may_do() {
     assert_eq!(expected(&app.get(&path, &place.ann).await), [true, true, true]);
     assert_eq!(expected(&app.get(&path, &root).await), [false, false, true], "recovering is also theirs");
     let korean = app.get_in("ko", &path, &place.ann).await;
-    assert!(korean.body.contains("안을 보기") && korean.body.contains("되돌리기"));
+    assert!(korean.body.contains("내용 보기") && korean.body.contains("이 보관본 복원"));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn only_the_owner_looks_inside() {
         assert_eq!(app.get(&fork, other).await.status, StatusCode::NOT_FOUND);
         let made = app.post("/workspaces", other, &format!("name=x&from_archive={}", place.key)).await;
         assert_eq!(made.status, StatusCode::CONFLICT);
-        assert!(made.body.contains("That archive is not there"), "{}", made.body);
+        assert!(made.body.contains("That archive no longer exists"), "{}", made.body);
     }
 }
 

@@ -53,7 +53,8 @@ fn in_state(workspace: &Workspace, phase: Phase, operation: Operation, desired: 
 
 fn row(app: &TestApp, user: &User, workspace: &Workspace, lang: &str) -> Markup {
     let expiry = app.app.expiry(workspace);
-    Row { workspace, user, owner: Some("owner"), expiry, back: "/" }.render(&view(lang))
+    Row { workspace, user, owner: Some("owner"), expiry, size: Some(40_000), awake: None, back: "/" }
+        .render(&view(lang))
 }
 
 /// The buttons a row has, by their test ids.

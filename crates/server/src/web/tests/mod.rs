@@ -115,12 +115,13 @@ impl TestApp {
             standby_ttl_seconds: None,
             archive_ttl_seconds: None,
             from_archive: None,
+            once: None,
             activity_mode: None,
             labels: codehub_domain::labels::Labels::default(),
         };
         match self.app.store().workspace_create(by(), new, Limits::NONE, Actor::User(owner)).await.unwrap() {
             Created::Created(workspace) => *workspace,
-            refused @ (Created::LimitReached(_) | Created::ArchiveGone) => panic!("{refused:?}"),
+            refused => panic!("{refused:?}"),
         }
     }
 

@@ -1,10 +1,13 @@
 //! The audit trail of the fake store.
 
-use codehub_domain::audit::{Act, AuditEntry, AuditEvent, AuditId};
+use codehub_domain::{
+    Epoch, Timestamp,
+    audit::{Act, AuditEntry, AuditEvent, AuditId},
+};
 use uuid::Uuid;
 
 use super::Step;
-use crate::{ActorFilter, AuditFilter, Page};
+use crate::{ActorFilter, AuditFilter, Page, trail};
 
 /// An event, and what it is counted under.
 pub(super) struct Row {
@@ -28,7 +31,9 @@ impl Step<'_> {
             }
         }
         let millis = u64::try_from(self.now.as_millisecond()).unwrap_or(0);
-        let number = self.state.audit.len() as u128;
+        // Whatever was removed meanwhile, no number is given out twice.
+        let number =
+            self.state.audit.last().map_or(0, |row| row.event.id.as_uuid().as_u128() & 0xffff_ffff) + 1;
         let event = AuditEvent {
             id: AuditId::from_uuid(Uuid::from_u128((u128::from(millis) << 80) | (0x7 << 76) | number)),
             at: self.now,
@@ -46,6 +51,28 @@ impl Step<'_> {
             count: 1,
         };
         self.state.audit.push(Row { event, fold });
+    }
+
+    pub(super) fn audit_prune(
+        &mut self,
+        by: &Act,
+        epoch: Epoch,
+        before: Timestamp,
+        at_most: u32,
+    ) -> Option<u64> {
+        if !self.leads(epoch) {
+            return None;
+        }
+        let mut removed = 0;
+        self.state.audit.retain(|row| {
+            let goes = row.event.at < before && removed < u64::from(at_most);
+            removed += u64::from(goes);
+            !goes
+        });
+        if removed > 0 {
+            self.audit(by, &trail::pruned(before, removed));
+        }
+        Some(removed)
     }
 
     pub(super) fn audit_list(&self, filter: &AuditFilter) -> Page<AuditEvent> {

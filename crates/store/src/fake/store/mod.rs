@@ -138,6 +138,8 @@ struct State {
     epoch: i64,
     holds: BTreeMap<WorkspaceId, Vec<codehub_domain::activity::Hold>>,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
+    /// By owner and key: what was asked for, what came of it, and when.
+    creations: BTreeMap<(UserId, String), (String, WorkspaceId, Timestamp)>,
     history: BTreeMap<WorkspaceId, Vec<HistoryEntry>>,
     last_history_id: i64,
     users: BTreeMap<UserId, UserRow>,

@@ -1,6 +1,7 @@
 //! The port of the fake store, method by method.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
@@ -149,6 +150,18 @@ impl Workspaces for FakeStore {
         limit: u32,
     ) -> Result<Page<HistoryEntry>> {
         self.run("workspace_history", |step| Ok(step.history_page(id, before, limit)))
+    }
+
+    async fn history_latest(&self, limit: u32) -> Result<Vec<(WorkspaceId, HistoryEntry)>> {
+        self.run("history_latest", |step| {
+            let of = |(id, entries): (&WorkspaceId, &Vec<HistoryEntry>)| {
+                entries.iter().map(|entry| (*id, entry.clone())).collect::<Vec<_>>()
+            };
+            let mut all: Vec<_> = step.state.history.iter().flat_map(of).collect();
+            all.sort_by_key(|(_, entry)| Reverse(entry.id));
+            all.truncate(limit as usize);
+            Ok(all)
+        })
     }
 
     async fn workspaces_running_of(&self, owner: UserId) -> Result<Vec<RunningWorkspace>> {
@@ -453,6 +466,16 @@ impl Audit for FakeStore {
         })
     }
 
+    async fn audit_prune(
+        &self,
+        by: &Act,
+        epoch: Epoch,
+        before: Timestamp,
+        at_most: u32,
+    ) -> Result<Option<u64>> {
+        self.run("audit_prune", |step| Ok(step.audit_prune(by, epoch, before, at_most)))
+    }
+
     async fn audit_list(&self, filter: &AuditFilter) -> Result<Page<AuditEvent>> {
         self.run("audit_list", |step| Ok(step.audit_list(filter)))
     }
@@ -472,6 +495,12 @@ impl ArchiveRecords for FakeStore {
         self.run("archive_parts", |step| {
             let records = step.state.archives.values().filter(|record| !record.parts.is_empty());
             Ok(records.map(|record| (record.key, record.parts.iter().copied().collect())).collect())
+        })
+    }
+
+    async fn home_sizes(&self, ids: &[WorkspaceId]) -> Result<BTreeMap<WorkspaceId, u64>> {
+        self.run("home_sizes", |step| {
+            Ok(ids.iter().filter_map(|id| Some((*id, step.home_size(*id)?))).collect())
         })
     }
 

@@ -1,6 +1,6 @@
 //! Workspaces of the fake store.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use codehub_domain::{
     ArchiveKey, ArchiveRecord, Desired, Epoch, Operation, Phase, Status, Timestamp, UserId, Workspace,
@@ -9,7 +9,7 @@ use codehub_domain::{
     desired::{self, Answer},
     event::{Actor, HistoryEntry, Transition},
     gc::{self, GcRow, Item},
-    intent::{self, shown_change},
+    intent::{self, Once, shown_change},
     limits::{LimitHit, Limits, RunningWorkspace, needs_a_place, takes_a_place},
     recovery::{self, Recovery, RecoveryRefusal},
     slug,
@@ -18,8 +18,8 @@ use codehub_domain::{
 
 use super::Step;
 use crate::{
-    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, NewWorkspace, Page, Reading,
-    Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
+    Ask, Asked, Change, Created, Due, Edit, Expired, GcClaim, ListFilter, ListOrder, NewWorkspace, Page,
+    Reading, Recovered, Result, Saved, StoreError, belongs_to, is_active, trail,
 };
 
 impl Step<'_> {
@@ -34,6 +34,19 @@ impl Step<'_> {
         if new.desired == Desired::Deleted || self.state.workspaces.contains_key(&new.id) {
             return Err(StoreError::Failed("a constraint of the table workspaces".into()));
         }
+        if let Some(once) = &new.once {
+            let before = self.state.creations.get(&(new.owner, once.key.clone()));
+            let since = Once::since(self.now);
+            if let Some((request, id, _)) = before.filter(|(_, _, at)| *at >= since) {
+                return Ok(match self.state.workspaces.get(id) {
+                    Some(workspace) if *request == once.request => {
+                        Created::Already(Box::new(workspace.clone()))
+                    }
+                    _ => Created::KeyTaken,
+                });
+            }
+        }
+        let once = new.once.clone();
         let from_archive = new.from_archive;
         let mut workspace = intent::created(new, String::new(), self.now);
         if takes_a_place(&workspace)
@@ -51,6 +64,9 @@ impl Step<'_> {
         self.audit(by, &trail::workspace_created(&workspace, from_archive));
         self.tell(Change::Updated { workspace: workspace.id, owner: workspace.owner });
         self.tell(Change::Wake);
+        if let Some(Once { key, request }) = once {
+            self.state.creations.insert((workspace.owner, key), (request, workspace.id, self.now));
+        }
         self.state.workspaces.insert(workspace.id, workspace.clone());
         Ok(Created::Created(Box::new(workspace)))
     }
@@ -78,9 +94,17 @@ impl Step<'_> {
             .collect()
     }
 
+    pub(super) fn home_size(&self, id: WorkspaceId) -> Option<u64> {
+        let key = self.state.workspaces.get(&id)?.status.archive_key?;
+        self.state.archives.get(&key).map(|record| record.uncompressed)
+    }
+
     pub(super) fn list(&self, filter: &ListFilter) -> Page<Workspace> {
         let query = filter.query.as_ref().map(|text| text.to_lowercase());
-        let matches: Vec<_> = self
+        let has = |found: &Workspace, text: &str| {
+            [&found.name, &found.description].iter().any(|field| field.to_lowercase().contains(text))
+        };
+        let mut matches: Vec<_> = self
             .state
             .workspaces
             .values()
@@ -88,10 +112,25 @@ impl Step<'_> {
             .filter(|found| found.deleted_at.is_none())
             .filter(|found| filter.owner.is_none_or(|owner| found.owner == owner))
             .filter(|found| filter.phase.is_none_or(|phase| found.status.phase == phase))
-            .filter(|found| query.as_ref().is_none_or(|text| found.name.to_lowercase().contains(text)))
+            .filter(|found| query.as_ref().is_none_or(|text| has(found, text)))
             .filter(|found| filter.label.as_ref().is_none_or(|label| label.matches(&found.labels)))
             .collect();
+        let runs =
+            |found: &Workspace| found.status.phase == Phase::Running || found.desired == Desired::Running;
+        let used = |found: &Workspace| Reverse((runs(found), found.last_access_at, found.id));
+        let owner = |found: &Workspace| self.state.users.get(&found.owner).map(|row| row.name_key.clone());
+        match filter.order {
+            ListOrder::Newest => {}
+            ListOrder::Used => matches.sort_by_key(|found| used(found)),
+            ListOrder::Name => matches.sort_by_key(|found| (found.name.to_lowercase(), found.id)),
+            ListOrder::Size => {
+                matches
+                    .sort_by_key(|found| Reverse((self.home_size(found.id).unwrap_or_default(), found.id)));
+            }
+            ListOrder::Owner => matches.sort_by_key(|found| (owner(found), used(found))),
+        }
         let rest = matches.iter().filter(|found| filter.before.is_none_or(|before| found.id < before));
+        let rest = rest.skip(filter.skip as usize);
         let mut page = page(rest.map(|found| (*found).clone()), matches.len(), filter.limit);
         page.total = page.total.filter(|total| *total <= Page::<Workspace>::COUNTED.into());
         page

@@ -8,7 +8,7 @@ use sqlx::Row;
 
 use super::{super::spelling::spelled, SqliteStore};
 use crate::{
-    Due, Leadership as _, ListFilter, People as _, Reconciling as _, Workspaces as _,
+    Due, Leadership as _, ListFilter, ListOrder, People as _, Reconciling as _, Workspaces as _,
     sql::{SqlStore as _, SqlWrite as _, reconciling, ttl, workspaces},
 };
 
@@ -152,6 +152,15 @@ async fn a_page_among_many() {
         for (what, filter) in [
             ("first page, everybody's", all.clone()),
             ("a page in the middle", ListFilter { before: Some(middle), ..all.clone() }),
+            ("what was used last", ListFilter { order: ListOrder::Used, ..all.clone() }),
+            (
+                "what was used last, in the middle",
+                ListFilter { order: ListOrder::Used, skip: u32::try_from(rows / 2).unwrap(), ..all.clone() },
+            ),
+            (
+                "what one owner used last",
+                ListFilter { order: ListOrder::Used, owner: Some(owner), ..all.clone() },
+            ),
             ("one owner's", ListFilter { owner: Some(owner), ..all.clone() }),
             (
                 "one owner's running",

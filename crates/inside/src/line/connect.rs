@@ -1,0 +1,91 @@
+//! `POST /connect/{port}`: a connection to what listens on a port of this workspace, loopback included.
+//!
+//! Where the workspace shares the machine's network, only what one of its own processes listens on is connected to, and
+//! that is asked before and after: a number that somebody else has taken meanwhile is not passed on.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use futures::StreamExt as _;
+use http::StatusCode;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::io::ReaderStream;
+
+use super::{Context, ports};
+use crate::error::{ApiError, Result, blocking};
+
+const WITHIN: Duration = Duration::from_secs(10);
+const CHUNK: usize = 32 * 1024;
+
+pub(super) async fn connect(
+    State(context): State<Arc<Context>>,
+    Path(port): Path<u16>,
+    body: Body,
+) -> Result<Response> {
+    let place = context.connections.clone().try_acquire_owned().map_err(|_| {
+        ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "LIMIT_EXCEEDED",
+            format!("{} connections are open already", super::protocol::CONNECTIONS_AT_ONCE),
+        )
+    })?;
+    context.check_owner(port).await?;
+    let stream = timeout(WITHIN, to_loopback(port)).await;
+    let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+        ApiError::new(
+            StatusCode::BAD_GATEWAY,
+            "NOTHING_LISTENS",
+            format!("nothing answers on port {port}: {error}"),
+        )
+    })?;
+    context.check_owner(port).await?;
+    let (from, mut to) = stream.into_split();
+    tokio::spawn(async move {
+        let mut sent = body.into_data_stream();
+        while let Some(Ok(bytes)) = sent.next().await {
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown().await;
+    });
+    let received = ReaderStream::with_capacity(from, CHUNK).map(move |bytes| {
+        let _held = &place;
+        bytes
+    });
+    Ok(Response::new(Body::from_stream(received)))
+}
+
+async fn to_loopback(port: u16) -> io::Result<TcpStream> {
+    let at = |ip: IpAddr| SocketAddr::new(ip, port);
+    let stream = match TcpStream::connect(at(Ipv4Addr::LOCALHOST.into())).await {
+        Ok(stream) => stream,
+        Err(first) => TcpStream::connect(at(Ipv6Addr::LOCALHOST.into())).await.map_err(|_| first)?,
+    };
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl Context {
+    async fn check_owner(&self, port: u16) -> Result<()> {
+        if !self.shares_network {
+            return Ok(());
+        }
+        let listens = blocking(move || Ok(ports::ours().iter().any(|found| found.port == port))).await?;
+        if listens {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            StatusCode::BAD_GATEWAY,
+            "NOTHING_LISTENS",
+            format!("nothing in this workspace listens on port {port}"),
+        ))
+    }
+}

@@ -1,0 +1,9 @@
+-- What was created by a request that may be sent again (`Idempotency-Key`): hashes of the key and of what was asked for.
+CREATE TABLE creations (
+    owner_user_id TEXT    NOT NULL REFERENCES users (id),
+    key           TEXT    NOT NULL,
+    request       TEXT    NOT NULL,
+    workspace_id  TEXT    NOT NULL,
+    created_at    INTEGER NOT NULL,
+    PRIMARY KEY (owner_user_id, key)
+) STRICT, WITHOUT ROWID;
