@@ -17,6 +17,13 @@ use super::error::{ArchiveError, Result};
 /// Raw bytes after which a piece ends.
 const PIECE: usize = 256 * 1024;
 
+/// A pax tar stream in zstd frames, with a manifest and an index in skippable
+/// ones. Format 1 was the same stream in one frame.
+pub(super) const TAR_FORMAT: u32 = 2;
+/// Chunks in zstd frames, as far as no earlier archive has them, and a manifest
+/// that says where each is.
+pub(super) const CHUNKED_FORMAT: u32 = 3;
+
 /// Begins and ends an archive of format 2.
 pub(super) const MAGIC: &[u8; 8] = b"CODEHUB2";
 /// Begins and ends an archive of format 3.

@@ -7,14 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ArchiveError, Result};
+use super::manifest::CHUNKED_FORMAT;
 use super::pack::PackSummary;
 
-/// A pax tar stream in zstd frames, with a manifest and an index in skippable
-/// ones. Format 1 was the same stream in one frame.
-pub(super) const TAR_FORMAT: u32 = 2;
-/// Chunks in zstd frames, as far as no earlier archive has them, and a manifest
-/// that says where each is.
-pub(super) const CHUNKED_FORMAT: u32 = 3;
 const OLDEST_FORMAT: u32 = 1;
 
 /// No meta object we write comes near this; a larger one is not ours.

@@ -28,8 +28,8 @@ use crate::chunked_tar::{ChunkedTar, Event, FrameCache, FrameId, Outcome, frames
 use crate::error::{ArchiveError, Result};
 use crate::frames::FRAME;
 use crate::hash::{hex, sha256};
-use crate::manifest::{Chunked, Index, Part, damaged};
-use crate::meta::{ArchiveMeta, CHUNKED_FORMAT, Expected};
+use crate::manifest::{CHUNKED_FORMAT, Chunked, Index, Part, damaged};
+use crate::meta::{ArchiveMeta, Expected};
 use crate::sparse::Segment;
 use crate::unpack::UnpackSummary;
 
