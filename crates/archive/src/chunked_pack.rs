@@ -105,7 +105,7 @@ impl Known {
             }
             known.parts.push(Part { op, size, index_sha256, live: 0 });
         }
-        known.chunks.sort_unstable_by(|a, b| (a.digest, a.part, a.offset).cmp(&(b.digest, b.part, b.offset)));
+        known.chunks.sort_unstable_by_key(|chunk| (chunk.digest, chunk.part, chunk.offset));
         Ok(known)
     }
 
@@ -319,6 +319,7 @@ impl<'a> Packer<'a> {
             }
         };
         let len = len as u64;
+        self.count(len);
         if let Some(known) = (part as usize).checked_sub(1).and_then(|at| self.known.parts.get_mut(at)) {
             known.live += len;
         }
@@ -336,7 +337,7 @@ impl<'a> Packer<'a> {
             ArchiveError::reading(&entry.file.path, too_large)
         })?;
         let data = entry.stored();
-        self.count(head.len() as u64 + data + header::padding(data) as u64);
+        self.count((head.len() + header::padding(data)) as u64);
         self.entries += 1;
         match self.manifest.add(entry) {
             Some(piece) => self.out.attach(piece).map_err(writing),

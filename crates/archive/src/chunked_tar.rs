@@ -24,7 +24,7 @@ use super::header;
 use super::restore_workers::lock;
 
 /// Frames kept after their first use: one for each archive that the home was put together from, and some.
-pub(super) const CACHED: usize = 16;
+pub(super) const CACHED: usize = 12;
 
 /// A frame: of which part, and its number in there.
 pub(super) type FrameId = (u32, u64);

@@ -40,7 +40,7 @@ const MOST_PARTS: usize = 24;
 const OPENED_AT_ONCE: usize = 8;
 
 /// Frames on their way, fetched and decompressed ahead.
-const FRAMES_AHEAD: usize = 6;
+const FRAMES_AHEAD: usize = 4;
 
 /// How a home is to be packed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -267,7 +267,9 @@ fn large_homes_need_no_more_memory_than_small_ones() {
         eprintln!(
             "{role}, KiB at most: {baseline} for a small home, {put} archiving, {fetch} restoring a large one"
         );
-        assert!(put.max(fetch) < baseline + 64 * 1024, "{role}: {baseline} {put} {fetch}");
+        // Several frames are kept where they come from several archives.
+        let most = if role == PUT_CHUNKS { 96 * 1024 } else { baseline + 64 * 1024 };
+        assert!(put.max(fetch) < most, "{role}: {baseline} {put} {fetch}");
         is_the_large_home(large.path(), restored.path(), FILES, &data);
     }
 }

@@ -116,7 +116,7 @@ impl Executor {
     async fn put_empty(&self, key: ArchiveKey) -> Result<Outcome, Failed> {
         let stored = self.context.backends.archives.put_empty(&key).await;
         let meta = stored.map_err(|error| archive_failed(&error))?;
-        archived(key, &meta)
+        Ok(archived(key, &meta))
     }
 
     async fn put(
@@ -132,7 +132,7 @@ impl Executor {
             .put(&key, &workspace.volume(from), &transfer)
             .await
             .map_err(|error| archive_failed(&error))?;
-        archived(key, &meta)
+        Ok(archived(key, &meta))
     }
 
     /// The last archive of the home, for the next to build upon. The row refers to it until the next one is saved in its
@@ -237,9 +237,8 @@ impl Executor {
     }
 }
 
-fn archived(key: ArchiveKey, meta: &ArchiveMeta) -> Result<Outcome, Failed> {
-    let archive = record(key, meta).map_err(|error| archive_failed(&error))?;
-    Ok(Outcome::Archived { archive })
+fn archived(key: ArchiveKey, meta: &ArchiveMeta) -> Outcome {
+    record(key, meta).map_or_else(|error| archive_failed(&error), |archive| Outcome::Archived { archive })
 }
 
 fn archive_failed(error: &ArchiveError) -> Failed {
