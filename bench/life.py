@@ -38,6 +38,7 @@ class Server:
             "PATH": os.environ["PATH"],
             "HOME": directory,
             "CODEHUB_LISTEN": f"127.0.0.1:{self.port}",
+            "PROXY_ORIGINS": "path",
             "CODEHUB_DATA_DIR": f"{directory}/data",
             "CODEHUB_ADMIN_USERNAME": "bench",
             "CODEHUB_ADMIN_PASSWORD": PASSWORD,

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("CODEHUB_BIN", ROOT / "target/debug/codehub"))
@@ -27,7 +28,7 @@ class Server:
     def __init__(self, admin=True, **settings):
         self._directory = tempfile.TemporaryDirectory(prefix="codehub-browser-")
         self.data = Path(self._directory.name)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("CODEHUB_", "TTL_", "LIMITS_"))}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("CODEHUB_", "TTL_", "LIMITS_", "PROXY_"))}
         environment |= {"CODEHUB_DATA_DIR": str(self.data), "CODEHUB_LISTEN": "127.0.0.1:0"}
         environment |= {"IDE": "builtin", "LOG_FORMAT": "human", "NO_COLOR": "1", "LANG": "C.UTF-8"}
         # Workspaces begin and end without waiting for the next round.
@@ -37,13 +38,15 @@ class Server:
         environment |= {name: str(value) for name, value in settings.items()}
         self._environment, self._sessions = environment, {}
         self._begin()
-        pattern = r"(http://\S+/setup\?token=\S+)" if not admin else r"(http://127\.0\.0\.1:[1-9]\d*)"
+        pattern = r"(http://\S+/setup\?token=\S+)" if not admin else r"url=\W*(https?://[\w.]+(?::[1-9]\d*)?)"
         found = wait_for(lambda: re.search(pattern, "".join(self.output)) or self._died(), "the server to start")
         self.link = found.group(1)
-        self.url = re.match(r"http://[^/]+", self.link).group(0)
+        self.url = re.match(r"https?://[^/]+", self.link).group(0)
+        # By https somebody in front ends TLS; the tests themselves go around that.
+        self.direct = self.url if self.url.startswith("http:") else f"http://{environment['CODEHUB_LISTEN']}"
         wait_for(self._ready, "the server to answer")
         if admin:
-            self.api = Api(self.url, ADMIN, PASSWORD)
+            self.api = Api(self.direct, ADMIN, PASSWORD, self.url)
 
     def _begin(self):
         self.process = subprocess.Popen(
@@ -54,6 +57,10 @@ class Server:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    def at(self, id):
+        """Where a workspace is: an origin of its own, unless the server was started otherwise."""
+        return self.api.get(id)["url"]
+
     def kill(self):
         """What a power cut does to the server; its workspaces go on."""
         self.process.kill()
@@ -61,7 +68,7 @@ class Server:
 
     def begin_again(self):
         """After `kill`: the same data, at the same address."""
-        self._environment["CODEHUB_LISTEN"] = self.url.removeprefix("http://")
+        self._environment["CODEHUB_LISTEN"] = f"127.0.0.1:{urlsplit(self.url).port}"
         self._begin()
         wait_for(self._ready, "the server to answer again")
 
@@ -73,7 +80,7 @@ class Server:
     def session(self, username, password):
         """The cookie of somebody who signed in; once each, for passwords are slow to check."""
         if username not in self._sessions:
-            self._sessions[username] = Api(self.url, username, password).cookie
+            self._sessions[username] = Api(self.direct, username, password, self.url).cookie
         return self._sessions[username]
 
     def _read(self):
@@ -87,7 +94,7 @@ class Server:
     def _ready(self):
         self._died()
         try:
-            return urllib.request.urlopen(self.url + "/healthz", timeout=5).status == 200
+            return urllib.request.urlopen(self.direct + "/healthz", timeout=5).status == 200
         except OSError:
             return False
 
@@ -119,8 +126,8 @@ class Server:
 class Api:
     """The HTTP API, for what a test needs but is not about."""
 
-    def __init__(self, url, username, password):
-        self.url = url
+    def __init__(self, url, username, password, public=None):
+        self.url, self.public = url, public or url
         body = {"username": username, "password": password}
         request = self._request("POST", "/auth/login", body)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
@@ -128,7 +135,7 @@ class Api:
 
     def _request(self, method, path, body):
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Origin": self.url, "Content-Type": "application/json"}
+        headers = {"Host": urlsplit(self.public).netloc, "Origin": self.public, "Content-Type": "application/json"}
         if hasattr(self, "cookie"):
             headers["Cookie"] = self.cookie
         return urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)
@@ -181,12 +188,12 @@ class Wire:
 
         self._socket = socket
         self.session = server.session
-        self._to = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        self._to = ("127.0.0.1", urlsplit(server.url).port)
         self._open, self._whole = set(), True
         # How many bytes the browser has sent.
         self.sent = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://localhost:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):

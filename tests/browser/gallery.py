@@ -87,10 +87,9 @@ def lose_archives(server, id, archive=""):
 
 def put_files(page, id):
     """Puts the project into a running workspace."""
-    base = f"/w/{id}"
-    origin = {"Origin": page.evaluate("location.origin")}
+    page.goto(f"/open/{id}")
+    send = "([method, path, body]) => fetch(path, { method, body }).then((answer) => answer.status)"
     for folder in ("src", "tests"):
-        page.request.post(f"{base}/api/mkdir?path={folder}", headers=origin)
+        page.evaluate(send, ["POST", f"api/mkdir?path={folder}", None])
     for path, text in FILES.items():
-        answer = page.request.put(f"{base}/api/file?path={path}", data=text.encode(), headers=origin)
-        assert answer.ok, f"{path}: {answer.status} {answer.text()}"
+        assert page.evaluate(send, ["PUT", f"api/file?path={path}", text]) < 300, path

@@ -101,7 +101,7 @@ def server(tmp_path, ide, **settings):
     env |= settings
     log = open(tmp_path / "server.log", "w")
     process = subprocess.Popen([BINARY, "serve"], env=env, stdout=log, stderr=log)
-    running = Server(f"http://127.0.0.1:{port}", tmp_path)
+    running = Server(f"http://localhost:{port}", tmp_path)
     try:
         for _ in range(200):
             try:

@@ -140,8 +140,11 @@ def test_images_pdf_and_bytes(place):
     wait_for(lambda: image.evaluate("image => image.naturalWidth") == 1, "the image")
     ide.edit("paper.pdf")
     source = page.get_by_test_id("pdf").locator("iframe").get_attribute("src")
-    answer = page.request.get(f"{page.url}{source}")
-    assert answer.headers["content-type"] == "application/pdf" and answer.body() == PDF
+    kind, content = page.evaluate("""async (source) => {
+        const answer = await fetch(source);
+        return [answer.headers.get("content-type"), [...new Uint8Array(await answer.arrayBuffer())]];
+    }""", source)
+    assert kind == "application/pdf" and bytes(content) == PDF
     ide.edit("data.bin")
     rows = page.locator(".hex-rows")
     expect(rows).to_contain_text("00000040  40 41 42 43 44 45 46 47  48 49 4a 4b 4c 4d 4e 4f  @ABCDEFGHIJKLMNO")

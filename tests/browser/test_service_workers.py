@@ -34,7 +34,8 @@ SCOPES = "navigator.serviceWorker.getRegistrations().then((all) => all.map((one)
 @pytest.fixture(scope="module")
 def hostile(start):
     command = f"{sys.executable} {ROOT / 'tests/programs/hostile.py'}"
-    return start(IDE="command", IDE_COMMAND=command, PROCESS_SANDBOX="never", LIMITS_MAX_RUNNING_PER_USER=0)
+    # What one origin for everything has to guard; test_origins.py has the others.
+    return start(IDE="command", IDE_COMMAND=command, PROCESS_SANDBOX="never", LIMITS_MAX_RUNNING_PER_USER=0, PROXY_ORIGINS="path")
 
 
 # Each is what a workspace says, one header or several.
@@ -136,7 +137,7 @@ class Address:
                 pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.url = f"http://localhost:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
 

@@ -53,7 +53,7 @@ async fn a_command_is_run_under_a_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_takes_a_lease_from_inside_its_sandbox() {
     let script = "exec >~/said 2>&1; until [ -e ~/token ]; do sleep 0.05; done; export CODEHUB_TOKEN=$(cat ~/token); \
-                  codehub hold 30m --reason direct; CODEHUB_URL=http://localhost:1/ codehub hold 30m --reason around; \
+                  codehub hold 30m --reason direct; CODEHUB_API_URL=http://localhost:1/ codehub hold 30m --reason around; \
                   touch ~/held; exec sleep 600";
     let command = format!("sh -c '{script}' sh {{socket}}");
     let setup = Setup::new().env("IDE_COMMAND", &command).env("PROCESS_SANDBOX", "auto");

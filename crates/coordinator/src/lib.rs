@@ -71,7 +71,7 @@ pub struct Settings {
     /// How long the audit trail goes back; zero: to the beginning.
     pub audit_retention: Duration,
     /// Where people reach workspaces, without a trailing slash.
-    pub public_base_url: String,
+    pub origins: codehub_domain::origins::Origins,
 }
 
 /// The ports, as configured.

@@ -26,6 +26,7 @@ pub mod labels;
 pub mod limits;
 mod named;
 pub mod observed;
+pub mod origins;
 pub mod plan;
 pub mod recovery;
 pub mod retry;

@@ -104,28 +104,21 @@ impl Options {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         self.name = text("CODEHUB_WORKSPACE_NAME");
         self.secret = text("CODEHUB_SECRET");
-        self.dashboard = text("CODEHUB_URL").map(|url| dashboard_of(&url));
+        self.dashboard = text("CODEHUB_URL").map(|_| DASHBOARD.to_owned());
         self
     }
 
     /// What `GET api/info` answers.
     fn info(&self) -> Value {
         let is_web =
-            |url: &&String| ["http://", "https://", "../"].iter().any(|start| url.starts_with(start));
+            |url: &&String| ["http://", "https://", ".codehub/"].iter().any(|start| url.starts_with(start));
         let dashboard = self.dashboard.as_ref().filter(is_web);
         json!({ "name": self.name, "dashboard": dashboard })
     }
 }
 
-/// The dashboard of a workspace that is reached at this address. Relative for `…/w/{id}/`, so that it
-/// leads back to wherever the page was opened, whatever name the server goes by.
-fn dashboard_of(url: &str) -> String {
-    let parts: Vec<&str> = url.trim_end_matches('/').rsplitn(3, '/').collect();
-    match parts[..] {
-        [_id, "w", _base] => "../../".to_owned(),
-        _ => url.to_owned(),
-    }
-}
+/// Where CodeHub's proxy leads back to the dashboard, relative to the page: it knows by which name the page was opened.
+const DASHBOARD: &str = ".codehub/dashboard";
 
 /// Serves until `shutdown` completes, then ends every terminal.
 ///
@@ -245,17 +238,4 @@ fn strip(mut request: Request, base: &str) -> Request {
         }
     }
     request
-}
-
-#[cfg(test)]
-mod tests {
-    use super::dashboard_of;
-
-    #[test]
-    fn the_way_back_is_not_the_workspace_itself() {
-        for url in ["http://127.0.0.1:8080/w/1/", "https://code.example.com/hub/w/1"] {
-            assert_eq!(dashboard_of(url), "../../");
-        }
-        assert_eq!(dashboard_of("https://code.example.com/"), "https://code.example.com/");
-    }
 }

@@ -2,6 +2,7 @@
 //! at once when the store says that somebody's access changed.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_domain::UserId;
+use codehub_domain::{UserId, WorkspaceId, origins::Origins};
 use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 
@@ -43,17 +44,37 @@ struct CachedCaller {
 /// Remembers who a credential belongs to.
 pub struct Callers {
     gate: Arc<dyn Gate>,
-    /// What the session's cookie is called.
-    cookie: &'static str,
+    names: CookieNames,
+    /// Workspaces share an origin, so their cookies need names of their own.
+    shared: bool,
     known: RwLock<HashMap<Key, CachedCaller>>,
     /// Grows whenever something is forgotten: an answer asked for before that is not remembered.
     forgotten: AtomicU64,
+}
+
+/// Whose cookie speaks for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    /// The dashboard's.
+    Dashboard,
+    /// That of an origin of this workspace.
+    Workspace(WorkspaceId),
+}
+
+impl Keeper {
+    fn credential(self, secret: &[u8]) -> Credential<'_> {
+        match self {
+            Self::Dashboard => Credential::Session(secret),
+            Self::Workspace(id) => Credential::Workspace(id, secret),
+        }
+    }
 }
 
 /// What let somebody in, kept by a connection that outlives its request.
 pub struct Pass {
     user: UserId,
     by_cookie: bool,
+    keeper: Keeper,
     secret: Box<[u8]>,
     /// Since when this is known, and until when it is.
     since: Instant,
@@ -63,15 +84,21 @@ pub struct Pass {
 }
 
 impl Pass {
-    fn of(headers: &HeaderMap, cookie: &str, identified: Identified) -> Option<Self> {
+    pub(super) fn of(
+        bearer: Option<&[u8]>,
+        session: cookies::Session<'_>,
+        keeper: Keeper,
+        identified: Identified,
+    ) -> Option<Self> {
         let Caller { user, by_cookie, until } = identified.caller;
-        let secret = match cookies::session(headers, cookie) {
+        let secret = match session {
             cookies::Session::One(secret) if by_cookie => secret,
-            _ => bearer(headers).filter(|_| !by_cookie)?,
+            _ => bearer.filter(|_| !by_cookie)?,
         };
         Some(Self {
             user,
             by_cookie,
+            keeper,
             secret: secret.into(),
             since: Instant::now(),
             until,
@@ -107,8 +134,9 @@ impl Pass {
         self.end().is_some_and(|end| end <= now)
     }
 
-    fn credential(&self) -> Credential<'_> {
-        if self.by_cookie { Credential::Session(&self.secret) } else { Credential::Bearer(&self.secret) }
+    /// What proves it.
+    pub(crate) fn credential(&self) -> Credential<'_> {
+        if self.by_cookie { self.keeper.credential(&self.secret) } else { Credential::Bearer(&self.secret) }
     }
 }
 
@@ -136,20 +164,39 @@ impl Identified {
 }
 
 impl Callers {
-    /// Remembers nothing yet; asks `gate`. By https the session's cookie has another name.
-    pub fn new(gate: Arc<dyn Gate>, https: bool) -> Self {
-        let cookie = CookieNames::of(https).session;
-        Self { gate, cookie, known: RwLock::default(), forgotten: AtomicU64::new(0) }
+    /// Remembers nothing yet; asks `gate`. Cookies have other names by https.
+    pub fn new(gate: Arc<dyn Gate>, origins: &Origins) -> Self {
+        let names = CookieNames::of(origins.is_https());
+        let shared = origins.are_apart() && !origins.are_own();
+        Self { gate, names, shared, known: RwLock::default(), forgotten: AtomicU64::new(0) }
     }
 
     /// The credential that identified this caller, out of the headers it came in.
-    pub fn pass(&self, headers: &HeaderMap, identified: Identified) -> Option<Pass> {
-        Pass::of(headers, self.cookie, identified)
+    pub fn pass(&self, headers: &HeaderMap, keeper: Keeper, identified: Identified) -> Option<Pass> {
+        let session = cookies::session(headers, &self.cookie(keeper));
+        Pass::of(bearer(headers), session, keeper, identified)
+    }
+
+    /// What the cookie is called.
+    pub fn cookie(&self, keeper: Keeper) -> Cow<'static, str> {
+        match keeper {
+            Keeper::Dashboard => self.names.session.into(),
+            Keeper::Workspace(id) => self.of_origin(self.names.workspace, id),
+        }
+    }
+
+    /// What the cookie of a hand-over to this workspace is called.
+    pub fn nonce_cookie(&self, id: WorkspaceId) -> Cow<'static, str> {
+        self.of_origin(self.names.nonce, id)
+    }
+
+    fn of_origin(&self, name: &'static str, id: WorkspaceId) -> Cow<'static, str> {
+        if self.shared { format!("{name}-{id}").into() } else { name.into() }
     }
 
     /// The session among the cookies of a `Cookie` header.
-    pub(super) fn session_in<'c>(&self, cookie: Option<&'c [u8]>) -> cookies::Session<'c> {
-        cookies::session_in(cookie.into_iter(), self.cookie)
+    pub(super) fn session_in<'c>(&self, cookie: Option<&'c [u8]>, keeper: Keeper) -> cookies::Session<'c> {
+        cookies::session_in(cookie.into_iter(), &self.cookie(keeper))
     }
 
     /// Who sent these headers. A token is explicit, so it wins over a cookie; a token that is not
@@ -157,9 +204,10 @@ impl Callers {
     ///
     /// # Errors
     /// Nobody valid, two sessions at once, or the store does not answer.
-    pub async fn identify(&self, headers: &HeaderMap) -> Result<Identified, ProxyError> {
+    pub async fn identify(&self, headers: &HeaderMap, keeper: Keeper) -> Result<Identified, ProxyError> {
         let bearer = bearer(headers);
-        for credential in in_order(bearer, cookies::session(headers, self.cookie))? {
+        let name = self.cookie(keeper);
+        for credential in in_order(bearer, cookies::session(headers, &name), keeper)? {
             if let Some(caller) = self.ask(credential).await? {
                 return Ok(Identified::new(caller, bearer));
             }
@@ -172,11 +220,12 @@ impl Callers {
         &self,
         bearer: Option<&[u8]>,
         session: cookies::Session<'_>,
+        keeper: Keeper,
     ) -> Option<Recognized> {
         // Before what it guards.
         let forgotten = self.forgotten.load(Ordering::Acquire);
         let mut until = None::<Instant>;
-        for credential in in_order(bearer, session).ok()? {
+        for credential in in_order(bearer, session, keeper).ok()? {
             let known = self.known(&key(credential))?;
             let until = *until.insert(until.map_or(known.until, |until| until.min(known.until)));
             if let Some(caller) = known.caller {
@@ -252,24 +301,29 @@ impl Callers {
 }
 
 fn key(credential: Credential<'_>) -> Key {
-    let (kind, secret) = match credential {
-        Credential::Session(secret) => (b"s", secret),
-        Credential::Bearer(secret) => (b"b", secret),
+    let hash = Sha256::new();
+    let hash = match credential {
+        Credential::Session(secret) => hash.chain_update(b"s").chain_update(secret),
+        Credential::Bearer(secret) => hash.chain_update(b"b").chain_update(secret),
+        Credential::Workspace(id, secret) => {
+            hash.chain_update(b"w").chain_update(id.as_uuid().as_bytes()).chain_update(secret)
+        }
     };
-    Sha256::new().chain_update(kind).chain_update(secret).finalize().into()
+    hash.finalize().into()
 }
 
 /// The credentials of a request, in the order in which they speak for it.
 fn in_order<'a>(
     bearer: Option<&'a [u8]>,
     session: cookies::Session<'a>,
+    keeper: Keeper,
 ) -> Result<impl Iterator<Item = Credential<'a>>, ProxyError> {
     let session = match session {
         cookies::Session::None => None,
         cookies::Session::One(secret) => Some(secret),
         cookies::Session::Several => return Err(ProxyError::TwoSessions),
     };
-    Ok(bearer.map(Credential::Bearer).into_iter().chain(session.map(Credential::Session)))
+    Ok(bearer.map(Credential::Bearer).into_iter().chain(session.map(move |secret| keeper.credential(secret))))
 }
 
 /// What follows `Bearer` in the only `Authorization` header.

@@ -10,13 +10,30 @@ pub struct CookieNames {
     pub session: &'static str,
     /// Says that somebody has signed in with this browser before.
     pub device: &'static str,
+    /// Keeps a session of a workspace's own origin. Where workspaces share one, the id follows.
+    pub workspace: &'static str,
+    /// Tells the browser that began a hand-over from others. Where workspaces share an origin, the id follows.
+    pub nonce: &'static str,
 }
 
 impl CookieNames {
-    /// By https nobody but this very host can set a cookie of such a name, and only for all of it.
-    pub const HTTPS: Self = Self { session: "__Host-session", device: "__Host-device" };
+    /// By https nobody but this very host can set a cookie of such a name, and only for all of it; newer browsers let no
+    /// script set those that go on with `Http-`.
+    pub const HTTPS: Self = Self {
+        session: "__Host-Http-session",
+        device: "__Host-device",
+        workspace: "__Host-Http-workspace",
+        nonce: "__Host-Http-nonce",
+    };
     /// Browsers take no such names by plain http.
-    pub const HTTP: Self = Self { session: "session", device: "codehub_device" };
+    pub const HTTP: Self = Self {
+        session: "session",
+        device: "codehub_device",
+        workspace: "codehub_workspace",
+        nonce: "codehub_nonce",
+    };
+    /// What the session's was called by https before.
+    const FORMER: &'static str = "__Host-session";
 
     /// Those that are read, by how people reach the server.
     pub const fn of(https: bool) -> Self {
@@ -25,17 +42,24 @@ impl CookieNames {
 
     /// Whether a cookie of this name is not the workspace's to see, however people come in now.
     pub(crate) fn any_is(name: &[u8]) -> bool {
-        [Self::HTTP, Self::HTTPS]
-            .iter()
-            .any(|names| name == names.session.as_bytes() || name == names.device.as_bytes())
+        Self::any(|whole| name == whole, |start| name.starts_with(start))
     }
 
     /// The same, whatever the case: not the workspace's to set.
     pub(crate) fn any_resembles(name: &[u8]) -> bool {
-        [Self::HTTP, Self::HTTPS].iter().any(|names| {
-            name.eq_ignore_ascii_case(names.session.as_bytes())
-                || name.eq_ignore_ascii_case(names.device.as_bytes())
-        })
+        let starts =
+            |start: &[u8]| name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start));
+        Self::any(|whole| name.eq_ignore_ascii_case(whole), starts)
+    }
+
+    fn any(is: impl Fn(&[u8]) -> bool, begins: impl Fn(&[u8]) -> bool) -> bool {
+        is(Self::FORMER.as_bytes())
+            || [Self::HTTP, Self::HTTPS].iter().any(|names| {
+                is(names.session.as_bytes())
+                    || is(names.device.as_bytes())
+                    || begins(names.workspace.as_bytes())
+                    || begins(names.nonce.as_bytes())
+            })
     }
 }
 

@@ -38,15 +38,21 @@ pub enum ProxyError {
     TwoSessions,
     #[error("this workspace belongs to another user")]
     NotYours,
-    #[error("the page that opened this connection is not part of CodeHub")]
+    #[error("the page that sent this is not part of CodeHub, or is that of a workspace")]
     ForeignOrigin,
     /// By its own word, the request was sent by a page of another site that does not lead here but loads or frames it.
-    #[error("another site's page may link to a workspace, but neither load nor embed it")]
+    #[error("another site's page may link here, but neither load nor embed this")]
     Embedded,
     #[error(
         "this server does not answer under this host name: use its own address (PUBLIC_BASE_URL); its operator can allow more names (HOSTS_ALLOWED), and a proxy in front must pass on Host, or send X-Forwarded-Host and be one of TRUSTED_PROXIES"
     )]
     Misdirected,
+    /// The host names a port in a workspace.
+    #[error("ports of a workspace are not served in the browser")]
+    NoPorts,
+    /// A page that nobody has asked for yet would hand somebody over.
+    #[error("this cannot be loaded before somebody opens it")]
+    Prefetch,
     /// The client sent nothing of its body for too long.
     #[error("the body of the request did not come in time")]
     TooSlow,
@@ -97,6 +103,8 @@ impl ProxyError {
             | Self::ForeignOrigin
             | Self::Embedded
             | Self::Misdirected
+            | Self::NoPorts
+            | Self::Prefetch
             | Self::TooSlow
             | Self::Busy
             | Self::NotFound => Side::Client,
@@ -123,8 +131,8 @@ impl ProxyError {
             Self::NotYours | Self::ForeignOrigin | Self::Embedded => StatusCode::FORBIDDEN,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotFound | Self::NoPorts => StatusCode::NOT_FOUND,
+            Self::Prefetch | Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
                 StatusCode::BAD_GATEWAY
             }
@@ -140,8 +148,8 @@ impl ProxyError {
             Self::NotYours | Self::ForeignOrigin | Self::Embedded => "FORBIDDEN",
             Self::Misdirected => "MISDIRECTED",
             Self::TooSlow => "REQUEST_TIMEOUT",
-            Self::Busy => "BUSY",
-            Self::NotFound => "NOT_FOUND",
+            Self::Busy | Self::Prefetch => "BUSY",
+            Self::NotFound | Self::NoPorts => "NOT_FOUND",
             Self::Store(_) | Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
                 "UPSTREAM_UNAVAILABLE"
             }

@@ -14,6 +14,7 @@ use crate::{
     http1::{encode::Framing, pool::Lease},
     policy::{self, Sent, location::Mount},
     routes::Entry,
+    warrant::Warrant,
 };
 
 /// A connection younger than this in the pool is taken for alive: what ended it is then the request
@@ -165,6 +166,7 @@ async fn connect(proxy: &Proxy, entry: &Entry, hint: Upstream) -> Result<(Upstre
 pub(super) fn respond(
     cell: Option<Arc<Cell>>,
     answer: Answer,
+    warrant: Option<Warrant>,
     place: &Mount<'_>,
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let (mut parts, ()) = answer.response.into_parts();
@@ -180,6 +182,6 @@ pub(super) fn respond(
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();
     let cell = cell.filter(|_| !events);
-    let body = ProxyBody::FromWorkspace(FromWorkspace::new(answer.lease, cell));
+    let body = ProxyBody::FromWorkspace(FromWorkspace::new(answer.lease, cell, warrant));
     Ok(Response::from_parts(parts, body))
 }

@@ -19,6 +19,8 @@ use crate::appearance::{Lang, Theme};
 pub enum Credential<'a> {
     /// The value of the session cookie.
     Session(&'a [u8]),
+    /// The value of the cookie of this workspace's own origin.
+    Workspace(WorkspaceId, &'a [u8]),
     /// What follows `Bearer `.
     Bearer(&'a [u8]),
 }
@@ -122,6 +124,22 @@ pub struct ArchiveFacts {
     pub created_at: Timestamp,
 }
 
+/// What the nonce hashes to that a browser was given at the origin it is on its way to.
+pub type HandoverState = [u8; 32];
+
+/// What became of a code at the origin it was for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entered {
+    /// What the cookie of this origin is to hold, and the path to go on to.
+    Session { secret: String, target: String },
+    /// It was used before, or never was.
+    Used,
+    /// It came too late.
+    Late,
+    /// It was made for another browser, or this one keeps no cookies.
+    AnotherBrowser,
+}
+
 /// The rest of the server does not answer; try again.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -140,12 +158,36 @@ pub trait Gate: Send + Sync + 'static {
     async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError>;
     /// Keeps it awake for a while whatever happens in it. `Err` in the inner result says why not.
     async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError>;
+    /// A code by which whoever has this session gets to the workspace's own origin, in the browser with this state.
+    /// `None`: the session has ended.
+    async fn hand_over(
+        &self,
+        session: Credential<'_>,
+        to: WorkspaceId,
+        state: &HandoverState,
+        target: &str,
+    ) -> Result<Option<String>, GateError>;
+    /// Exchanges such a code at the workspace's origin, in a browser that has these states.
+    async fn enter(
+        &self,
+        at: WorkspaceId,
+        code: &str,
+        states: &[HandoverState],
+    ) -> Result<Entered, GateError>;
     /// The language and theme of this person's account, as far as they were chosen.
     async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
-    /// Somebody who may has opened the workspace, with these headers and from this address. Returns at once.
-    fn opened(&self, _id: WorkspaceId, _headers: &http::HeaderMap, _address: std::net::IpAddr) {}
+    /// Somebody who may has opened the workspace, with this credential and these headers, from this address. Returns at
+    /// once.
+    fn opened(
+        &self,
+        _id: WorkspaceId,
+        _credential: Credential<'_>,
+        _headers: &http::HeaderMap,
+        _address: std::net::IpAddr,
+    ) {
+    }
     /// `None` where it is not known; never worth failing a page for.
     async fn archive(&self, key: ArchiveKey) -> Option<ArchiveFacts>;
     /// What the store announces from now on; a reader that falls behind is told so.

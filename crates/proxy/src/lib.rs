@@ -1,10 +1,10 @@
-//! Everything between a browser and a workspace: `/w/{id}/…` is the web program inside it. Knows the
+//! Everything between a browser and a workspace: its own origin, or `/w/{id}/…`, is the web program inside it. Knows the
 //! domain and where a workspace listens; asks the rest of the server through [`gate::Gate`], and no database.
 //!
 //! A request comes in by [`http1`] (or, in HTTP/2, by the library) and goes through named phases: [`route`] (which
 //! workspace) → [`authorize`] (who asks, may they) → [`wake::resolve`] (what its phase allows) → [`wake`] (only for a
-//! person) → [`forward`] or [`websocket`]. [`own`] answers what is below `/w/{id}/.codehub/`, [`policy`] keeps both
-//! sides clean, [`pages`] is what people see when the workspace itself cannot answer.
+//! person) → [`forward`] or [`websocket`]. [`own`] answers what is below a workspace's `.codehub/`, [`handover`] leads
+//! people from the dashboard to workspaces' origins, [`policy`] keeps both sides clean, [`pages`] is what people see when the workspace itself cannot answer.
 //!
 //! On the hot path nobody is asked: callers and routes are cached for seconds and forgotten at once
 //! when the store says so ([`routes`]), connections are kept ([`http1::pool`]), activity is one atomic
@@ -33,6 +33,7 @@ pub mod error;
 mod forward;
 pub mod front;
 pub mod gate;
+mod handover;
 pub mod hosts;
 mod http1;
 pub mod idle;
@@ -48,6 +49,7 @@ pub mod request_id;
 mod route;
 pub mod routes;
 mod wake;
+mod warrant;
 mod websocket;
 
 #[cfg(test)]
@@ -55,11 +57,13 @@ mod tests;
 
 pub use http1::body::ProxyBody;
 
-use authorize::{Callers, Identified};
+use authorize::{Callers, Identified, Keeper};
 use error::{ProxyError, Side};
 use gate::{Gate, WorkspaceView};
+use hosts::Site;
 use metrics::{Metrics, Outcome};
 use pages::{
+    Links,
     answers::{asleep, here, json, redirect, render, sign_in_address},
     text::Appearance,
 };
@@ -69,6 +73,7 @@ use wake::{
     NotReady,
     resolve::{self, Answer, Visit},
 };
+use warrant::Warrant;
 
 const POOL_SWEEP: Duration = Duration::from_secs(5);
 
@@ -77,9 +82,7 @@ const POOL_SWEEP: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// How long a navigation to a sleeping workspace is held before the loading page.
     pub wake_hold: Duration,
-    /// The public base URL, without a path: an origin that is ours whatever `Host` says.
-    pub base_url: String,
-    /// For which hosts requests are answered.
+    /// For which hosts requests are answered, and where dashboard and workspaces are.
     pub hosts: hosts::Hosts,
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// What the IDE's tabs do by themselves.
@@ -89,7 +92,7 @@ pub struct Settings {
 impl Settings {
     /// Whether people reach the server by https.
     pub fn https(&self) -> bool {
-        self.base_url.starts_with("https://")
+        self.hosts.origins().is_https()
     }
 }
 
@@ -114,9 +117,26 @@ pub struct Proxy {
     shutdown: CancellationToken,
 }
 
+/// Where a request for a workspace came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// Below its path on the dashboard's own origin.
+    Path,
+    /// On an origin that is not the dashboard's.
+    Apart,
+    /// At the dashboard, on the way there.
+    Open,
+}
+
 /// Everything the phases know of one request.
 struct Context {
     id: WorkspaceId,
+    door: Door,
+    /// How much of the path is the workspace's prefix.
+    prefix: usize,
+    /// The host that was asked for.
+    asked: String,
+    links: Links,
     visit: Visit,
     look: Appearance,
     host: Option<HeaderValue>,
@@ -129,6 +149,19 @@ struct Context {
 }
 
 impl Context {
+    /// Whose cookie speaks here.
+    fn keeper(&self) -> Keeper {
+        match self.door {
+            Door::Path | Door::Open => Keeper::Dashboard,
+            Door::Apart => Keeper::Workspace(self.id),
+        }
+    }
+
+    /// The path below the workspace's.
+    fn below<'u>(&self, uri: &'u Uri) -> &'u str {
+        route::below(uri, self.prefix)
+    }
+
     fn place<'a>(&'a self, entry: &'a Entry, upstream: &Upstream) -> Mount<'a> {
         let host = self.host.as_ref().and_then(|host| host.to_str().ok());
         Mount {
@@ -136,6 +169,7 @@ impl Context {
             upstream: upstream.address.port(),
             host,
             strip_prefix: !upstream.keeps_prefix,
+            apart: entry.base.apart,
         }
     }
 
@@ -169,8 +203,8 @@ impl Proxy {
         shutdown: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
-            routes: Arc::new(Routes::new(gate.clone(), activity.clone())),
-            callers: Arc::new(Callers::new(gate.clone(), settings.https())),
+            routes: Arc::new(Routes::new(gate.clone(), activity.clone(), settings.hosts.origins().clone())),
+            callers: Arc::new(Callers::new(gate.clone(), settings.hosts.origins())),
             gate,
             settings,
             activity,
@@ -205,23 +239,85 @@ impl Proxy {
         self.relays.wait().await;
     }
 
-    /// Answers a request whose path begins with `/w/`.
-    pub async fn serve(self: &Arc<Self>, mut request: Request<ProxyBody>, peer: Peer) -> Response<ProxyBody> {
-        let id = match route::parse(request.uri()) {
-            route::Target::Workspace(id) => id,
-            route::Target::Redirect(to) => {
-                self.metrics.request(Outcome::Redirected);
-                return redirect(StatusCode::PERMANENT_REDIRECT, to);
-            }
-            route::Target::Nothing => {
-                self.metrics.request(Outcome::NotFound);
-                let visit = Visit::of(request.method(), request.headers());
-                return render(&ProxyError::NotFound, visit, Appearance::of(request.headers()), None);
-            }
+    /// Answers a request for a workspace, or for the way to one.
+    pub async fn serve(
+        self: &Arc<Self>,
+        mut request: Request<ProxyBody>,
+        peer: Peer,
+        site: Site,
+    ) -> Response<ProxyBody> {
+        let (id, door) = match self.door(site, &request, peer) {
+            Ok(door) => door,
+            Err(answer) => return *answer,
         };
-        let context = self.context(id, &request, peer);
+        let context = self.context(id, door, &request, peer);
         let passed = self.pass(&context, &mut request).await;
-        self.conclude(context, request.uri(), passed).await
+        self.conclude(context, request.uri(), request.headers(), passed).await
+    }
+
+    /// Which workspace is meant, and by which door.
+    ///
+    /// # Errors
+    /// The answer, where that is all there is to say.
+    fn door(
+        &self,
+        site: Site,
+        request: &Request<ProxyBody>,
+        peer: Peer,
+    ) -> Result<(WorkspaceId, Door), Box<Response<ProxyBody>>> {
+        let (uri, origins) = (request.uri(), self.settings.hosts.origins());
+        let refused = |outcome, error: &ProxyError| {
+            self.metrics.request(outcome);
+            let (visit, look) =
+                (Visit::of(request.method(), request.headers()), Appearance::of(request.headers()));
+            Err(Box::new(render(error, visit, look, &self.links(site, &self.asked(request, peer)), None)))
+        };
+        let moved = |status, to: HeaderValue| {
+            self.metrics.request(Outcome::Redirected);
+            Err(Box::new(redirect(status, to)))
+        };
+        let target = match site {
+            Site::Workspace(id) => return Ok((id, Door::Apart)),
+            Site::Port => return refused(Outcome::NotFound, &ProxyError::NoPorts),
+            Site::Dashboard if uri.path().starts_with(route::OPEN) => match route::opened(uri.path()) {
+                Some(id) if origins.are_apart() => return Ok((id, Door::Open)),
+                Some(id) => {
+                    let to = HeaderValue::try_from(route::base_path(id));
+                    return moved(StatusCode::SEE_OTHER, to.unwrap_or(HeaderValue::from_static("/")));
+                }
+                None => return refused(Outcome::NotFound, &ProxyError::NotFound),
+            },
+            Site::Dashboard | Site::Workspaces => route::parse(uri),
+        };
+        match target {
+            route::Target::Nothing => refused(Outcome::NotFound, &ProxyError::NotFound),
+            route::Target::Redirect(to) => moved(StatusCode::PERMANENT_REDIRECT, to),
+            route::Target::Workspace(id) if site == Site::Workspaces => Ok((id, Door::Apart)),
+            route::Target::Workspace(id) if !origins.are_apart() => Ok((id, Door::Path)),
+            // A link from before workspaces had other origins.
+            route::Target::Workspace(id) if request.method().is_safe() => {
+                let rest = route::upstream_target(uri, route::PREFIX_LEN, true).unwrap_or("/");
+                let url = origins.url_seen_from(id, &self.asked(request, peer));
+                let to = HeaderValue::try_from(format!("{url}{}", rest.trim_start_matches('/')));
+                moved(StatusCode::TEMPORARY_REDIRECT, to.unwrap_or(HeaderValue::from_static("/")))
+            }
+            route::Target::Workspace(_) => refused(Outcome::Refused, &ProxyError::Misdirected),
+        }
+    }
+
+    /// The host that a request asked for.
+    fn asked(&self, request: &Request<ProxyBody>, peer: Peer) -> String {
+        let trusted = client::is_trusted(peer.addr.ip(), &self.settings.trusted_proxies);
+        let asked = self.settings.hosts.asked(request.uri(), request.headers(), trusted);
+        asked.map(|asked| String::from_utf8_lossy(asked).into_owned()).unwrap_or_default()
+    }
+
+    /// Where pages lead to, on an origin of this kind.
+    fn links(&self, site: Site, asked: &str) -> Links {
+        let origins = self.settings.hosts.origins();
+        let dashboard =
+            if site == Site::Dashboard { String::new() } else { origins.dashboard_seen_from(asked) };
+        Links { dashboard, apart: origins.are_apart() }
     }
 
     /// The answer to a request, whatever became of it on its way.
@@ -229,19 +325,23 @@ impl Proxy {
         &self,
         context: Context,
         uri: &Uri,
+        headers: &HeaderMap,
         passed: Result<Response<ProxyBody>, NotReady>,
     ) -> Response<ProxyBody> {
         let mut response = match passed {
             Ok(response) => response,
-            Err(not_ready) => Box::pin(self.explain(&context, not_ready, uri)).await,
+            Err(not_ready) => Box::pin(self.explain(&context, not_ready, uri, headers)).await,
         };
         log_answered(&context.request_id, context.id, uri.path(), response.status());
         response.headers_mut().insert(REQUEST_ID, context.request_id);
         response
     }
 
-    fn context(&self, id: WorkspaceId, request: &Request<ProxyBody>, peer: Peer) -> Context {
+    fn context(&self, id: WorkspaceId, door: Door, request: &Request<ProxyBody>, peer: Peer) -> Context {
         let headers = request.headers();
+        // Only what is not simply passed on needs to know.
+        let asked = if door == Door::Path { String::new() } else { self.asked(request, peer) };
+        let site = if door == Door::Apart { Site::Workspace(id) } else { Site::Dashboard };
         // The request line outranks the header (RFC 9112 §3.2.2), and is where HTTP/2 has it.
         let host = match request.uri().authority() {
             Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
@@ -250,6 +350,10 @@ impl Proxy {
         let visit = Visit::of(request.method(), headers);
         Context {
             id,
+            door,
+            prefix: route::prefix_len(self.settings.hosts.origins()),
+            links: self.links(site, &asked),
+            asked,
             visit,
             // Only people get pages.
             look: if visit == Visit::Navigation { Appearance::of(headers) } else { Appearance::default() },
@@ -275,15 +379,30 @@ impl Proxy {
             return Err(ProxyError::Embedded.into());
         }
 
-        let identified = self.callers.identify(headers).await?;
+        if context.door != Door::Path && policy::is_prefetch(headers) {
+            return Err(ProxyError::Prefetch.into());
+        }
+        if context.door == Door::Apart && own::is_entrance(request.method(), context.below(request.uri())) {
+            let (uri, headers) = (request.uri(), request.headers());
+            return Ok(handover::enter(self, context, uri, headers).await?);
+        }
+
+        let identified = self.callers.identify(headers, context.keeper()).await?;
         if let Some(arrival) = request.extensions().get::<front::Arrival>() {
             arrival.place.signed_in();
         }
         let (entry, view) = self.routes.find(context.id).await?;
         authorize::owner_only(&view, identified.caller)?;
+        if context.door == Door::Open {
+            if !method.is_safe() {
+                return Err(ProxyError::Method(method.clone()).into());
+            }
+            return self.open(context, &entry, &view, request.uri(), headers, identified).await;
+        }
         let upgrade = policy::wanted_upgrade(context.version, headers);
         // A page of another origin may neither connect nor write with the cookie.
-        let writes = !method.is_safe() && headers.contains_key(header::ORIGIN);
+        let said = context.door == Door::Apart || headers.contains_key(header::ORIGIN);
+        let writes = !method.is_safe() && said;
         if upgrade.is_some() || writes {
             self.same_origin(context, headers, identified)?;
         }
@@ -296,7 +415,9 @@ impl Proxy {
         if context.visit == Visit::Navigation || upgrade.is_some() {
             let peer = context.peer.addr.ip();
             let address = client::address(peer, request.headers(), &self.settings.trusted_proxies);
-            self.gate.opened(context.id, request.headers(), address);
+            if let Some(pass) = self.callers.pass(request.headers(), context.keeper(), identified) {
+                self.gate.opened(context.id, pass.credential(), request.headers(), address);
+            }
         }
         let view = match resolve::decide(&view, context.visit) {
             Answer::Forward => view,
@@ -319,8 +440,36 @@ impl Proxy {
         identified: Identified,
     ) -> Result<(), ProxyError> {
         let host = context.host.as_ref().and_then(|host| host.to_str().ok());
-        let asked = origin::Asked::of(&self.settings.base_url, headers, host, context.trusted);
-        authorize::same_origin(headers, identified.caller, &self.settings.base_url, asked)
+        let base_url = self.settings.hosts.origins().base_url();
+        let asked = origin::Asked::of(base_url, headers, host, context.trusted);
+        // The dashboard's pages are no pages of a workspace that is apart.
+        let also = if context.door == Door::Apart { "" } else { base_url };
+        authorize::same_origin(headers, identified.caller, also, asked)
+    }
+
+    /// `/open/{id}`: waits for the workspace where it sleeps, and leads on to its origin.
+    async fn open(
+        &self,
+        context: &Context,
+        entry: &Entry,
+        view: &Arc<WorkspaceView>,
+        uri: &Uri,
+        headers: &HeaderMap,
+        identified: Identified,
+    ) -> Result<Response<ProxyBody>, NotReady> {
+        if let Some(answer) = handover::after_form(context, uri) {
+            return Ok(answer);
+        }
+        match resolve::decide(view, context.visit) {
+            Answer::Forward => {}
+            Answer::Wake | Answer::Wait(_) => {
+                Box::pin(wake::hold(self, entry, identified.caller.user)).await?;
+            }
+            Answer::Close(closed) => return Err(NotReady::Closed(closed, view.clone())),
+            Answer::Asleep => return Err(NotReady::Asleep),
+            Answer::Gone => return Err(ProxyError::NotFound.into()),
+        }
+        Ok(handover::opened(self, context, uri, headers, identified).await?)
     }
 
     async fn forward(
@@ -333,15 +482,19 @@ impl Proxy {
         upgrade: Option<HeaderValue>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         let upstream = forward::upstream(self, entry).await.map_err(|error| context.unreachable(error))?;
-        let target = route::upstream_target(request.uri(), !upstream.keeps_prefix)
+        let target = route::upstream_target(request.uri(), context.prefix, !upstream.keeps_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
-        let (path, query) = (route::below(request.uri()), request.uri().query());
+        let (path, query) = (context.below(request.uri()), request.uri().query());
         let cell = self.is_work(request.method(), path, query).then(|| entry.cell.clone());
         if let Some(cell) = cell.as_ref().filter(|_| upgrade.is_none()) {
             cell.record(ActivityKind::Http);
         }
-        let pass = upgrade.is_some().then(|| self.callers.pass(request.headers(), identified)).flatten();
-        let client = pass.map(|pass| self.client(request.uri(), pass));
+        let pass = self.callers.pass(request.headers(), context.keeper(), identified);
+        let (client, warrant) = match (pass, &upgrade) {
+            (Some(pass), Some(_)) => (Some(self.client(path, query, pass)), None),
+            (Some(pass), None) => (None, Some(Warrant::new(self.callers.clone(), entry, pass))),
+            (None, _) => (None, None),
+        };
 
         let headers = request.headers();
         let sent = forward::framing(headers, request.body());
@@ -385,17 +538,17 @@ impl Proxy {
         let answer = forward::exchange(self, entry, upstream, &outgoing, body).await;
         let answer = answer.map_err(|error| context.unreachable(error))?;
         let place = context.place(entry, &answer.upstream);
-        self.finish(entry, cell, answer, client, &place)
+        self.finish(entry, cell, answer, client, warrant, &place)
     }
 
-    /// Whether somebody does this, rather than a tab by itself. The path is the one below `/w/{id}`.
+    /// Whether somebody does this, rather than a tab by itself. The path is the one below the workspace's.
     fn is_work(&self, method: &Method, path: &str, query: Option<&str>) -> bool {
         !self.settings.rules.is_poll(method, path, query)
     }
 
-    fn client(&self, uri: &Uri, pass: authorize::Pass) -> websocket::Client {
-        let watch = Watch::new(&self.settings.rules, route::below(uri)).map(Box::new);
-        let reconnection = watch.as_ref().is_some_and(|watch| watch.is_reconnection(uri.query()));
+    fn client(&self, path: &str, query: Option<&str>, pass: authorize::Pass) -> websocket::Client {
+        let watch = Watch::new(&self.settings.rules, path).map(Box::new);
+        let reconnection = watch.as_ref().is_some_and(|watch| watch.is_reconnection(query));
         websocket::Client { reconnection, watch, pass }
     }
 
@@ -405,6 +558,7 @@ impl Proxy {
         cell: Option<Arc<Cell>>,
         answer: forward::Answer,
         client: Option<websocket::Client>,
+        warrant: Option<Warrant>,
         place: &Mount<'_>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         match client {
@@ -414,7 +568,7 @@ impl Proxy {
                 Ok(response)
             }
             _ => {
-                let response = forward::respond(cell, answer, place)?;
+                let response = forward::respond(cell, answer, warrant, place)?;
                 self.metrics.request(Outcome::Proxied);
                 Ok(response)
             }
@@ -422,18 +576,37 @@ impl Proxy {
     }
 
     /// What is sent when the workspace itself does not answer.
-    async fn explain(&self, context: &Context, not_ready: NotReady, uri: &Uri) -> Response<ProxyBody> {
+    async fn explain(
+        &self,
+        context: &Context,
+        not_ready: NotReady,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Response<ProxyBody> {
         let navigation = context.visit == Visit::Navigation;
+        let (look, links) = (context.look, &context.links);
         let (outcome, response) = match not_ready {
+            // Signing in and waiting are the dashboard's: pages with power have no place on a workspace's origin.
+            NotReady::Error(ProxyError::SignIn)
+            | NotReady::Loading(..)
+            | NotReady::Closed(..)
+            | NotReady::Limit(..)
+                if navigation && context.door == Door::Apart =>
+            {
+                (Outcome::Redirected, handover::to_dashboard(self, context, headers, uri))
+            }
             NotReady::Error(ProxyError::SignIn) if navigation => {
                 (Outcome::Redirected, redirect(StatusCode::SEE_OTHER, sign_in_address(uri)))
             }
-            NotReady::Error(ProxyError::TwoSessions) if navigation => {
+            NotReady::Error(ProxyError::TwoSessions)
+                if navigation && (context.heals || context.door != Door::Apart) =>
+            {
                 let to = if context.heals { here(uri) } else { sign_in_address(uri) };
                 let mut response = redirect(StatusCode::SEE_OTHER, to);
                 if context.heals {
                     let host = context.host.iter().map(|host| (header::HOST, host.clone())).collect();
-                    planted::heal(response.headers_mut(), &host, uri, self.settings.https());
+                    let (answer, name) = (response.headers_mut(), self.callers.cookie(context.keeper()));
+                    planted::heal_named(answer, &host, uri, self.settings.https(), &name);
                 }
                 (Outcome::Redirected, response)
             }
@@ -448,14 +621,22 @@ impl Proxy {
                         Outcome::OurFault
                     }
                 };
-                let mut response = render(&error, context.visit, context.look, Some(context.id));
+                let mut response = render(&error, context.visit, look, links, Some(context.id));
+                if matches!(error, ProxyError::NotFound)
+                    && context.door == Door::Apart
+                    && self.settings.hosts.origins().are_own()
+                {
+                    // Nobody else has an origin of this name.
+                    let all = HeaderValue::from_static("\"cache\", \"storage\"");
+                    response.headers_mut().insert("clear-site-data", all);
+                }
                 if matches!(error, ProxyError::BadRequest(_) | ProxyError::RequestBrokeOff)
                     && context.version < Version::HTTP_2
                 {
                     // Where a request is not understood, neither is what follows it.
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                if matches!(error, ProxyError::TwoSessions) {
+                if matches!(error, ProxyError::TwoSessions) && context.door == Door::Path {
                     let below = route::base_path(context.id);
                     planted::expire_below(response.headers_mut(), &below, self.settings.https());
                 }
@@ -463,27 +644,33 @@ impl Proxy {
             }
             NotReady::Asleep => (Outcome::Asleep, asleep()),
             NotReady::Loading(waiting, view) => {
-                (Outcome::Loading, pages::loading(context.look, waiting, &view))
+                (Outcome::Loading, pages::loading(look, links, waiting, &view))
             }
             NotReady::Closed(closed, view) if navigation => {
                 let archive = match view.archive_key.filter(|_| closed == resolve::Closed::Archived) {
                     Some(key) => self.gate.archive(key).await,
                     None => None,
                 };
-                (Outcome::Closed, pages::closed(context.look, closed, &view, archive))
+                (Outcome::Closed, pages::closed(look, links, closed, &view, archive))
             }
             NotReady::Closed(_, view) => {
                 let message = format!("the workspace is {} and cannot be reached", view.phase);
                 (Outcome::Closed, json(StatusCode::BAD_GATEWAY, "UPSTREAM_UNAVAILABLE", &message))
             }
-            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(context.look, &hit, &view)),
+            NotReady::Limit(hit, view) => (Outcome::Limit, pages::limit(look, links, &hit, &view)),
         };
         self.metrics.request(outcome);
         response
     }
 }
 
-/// Whether a request is the proxy's.
+/// Whether a path of the dashboard's origin is the proxy's.
 pub fn is_ours(uri: &Uri) -> bool {
-    uri.path().starts_with("/w/")
+    uri.path().starts_with("/w/") || uri.path().starts_with(route::OPEN)
+}
+
+/// Where somebody who sent a form of the dashboard is led: as `path`, which may be `/open/{id}` on the way to another
+/// origin.
+pub fn after_form(path: &str) -> std::borrow::Cow<'_, str> {
+    route::after_form(path)
 }

@@ -43,7 +43,12 @@ pub fn was_healed(headers: &HeaderMap) -> bool {
 /// Makes the answer expire every session cookie that can have been sent with this request, and notes that it did. The
 /// person's own is among them: it cannot be told from the others.
 pub fn heal(answer: &mut HeaderMap, request: &HeaderMap, uri: &Uri, https: bool) {
-    expire(answer, request, uri.path(), https);
+    heal_named(answer, request, uri, https, CookieNames::of(https).session);
+}
+
+/// [`heal`], for a cookie of another name.
+pub(crate) fn heal_named(answer: &mut HeaderMap, request: &HeaderMap, uri: &Uri, https: bool, cookie: &str) {
+    expire_named(answer, request, uri.path(), https, cookie);
     let secure = if https { "; Secure" } else { "" };
     let text = format!(
         "{MARK}={}.{}; Path=/; HttpOnly; SameSite=Lax; Max-Age={SECONDS}{secure}",
@@ -56,8 +61,11 @@ pub fn heal(answer: &mut HeaderMap, request: &HeaderMap, uri: &Uri, https: bool)
 /// Ends the session's cookie, with every planted one that a browser could send beside it to `path`: a cookie is known by
 /// its name, its path and its domain, so each place is named.
 pub fn expire(answer: &mut HeaderMap, request: &HeaderMap, path: &str, https: bool) {
+    expire_named(answer, request, path, https, CookieNames::of(https).session);
+}
+
+fn expire_named(answer: &mut HeaderMap, request: &HeaderMap, path: &str, https: bool, name: &str) {
     let secure = if https { "; Secure" } else { "" };
-    let name = CookieNames::of(https).session;
     for domain in domains(request) {
         for place in prefixes(path) {
             append(

@@ -1,6 +1,8 @@
-//! `/w/{id}/…`: which workspace a request is for, from the path's bytes exactly as they were sent.
+//! Which workspace a path is for (`/w/{id}/…`, `/open/{id}`), from its bytes exactly as they were sent.
 
-use codehub_domain::WorkspaceId;
+use std::borrow::Cow;
+
+use codehub_domain::{WorkspaceId, origins::Origins};
 use http::{HeaderValue, Uri};
 
 /// What a path under `/w/` names.
@@ -14,6 +16,10 @@ pub(super) enum Target {
 }
 
 const ROOT: &str = "/w/";
+/// Where somebody is led on to a workspace's own origin.
+pub(super) const OPEN: &str = "/open/";
+/// A form was sent, and this follows it.
+pub(super) const AFTER_FORM: &str = "form";
 /// `/w/` and a hyphenated UUID.
 pub(super) const PREFIX_LEN: usize = ROOT.len() + 36;
 
@@ -35,20 +41,42 @@ pub(super) fn split(path: &str) -> Option<(WorkspaceId, &str)> {
     Some((id.parse().ok()?, rest))
 }
 
-/// What all paths of a workspace begin with.
+/// What all paths of a workspace begin with, on the origin where it is.
 pub(super) struct Base {
-    /// `/w/{id}/`
+    /// `/w/{id}/`, or `/` on an origin of its own.
     pub path: String,
-    /// `/w/{id}`
+    /// The same without the slash at its end.
     pub prefix: HeaderValue,
+    /// That origin is not the dashboard's.
+    pub apart: bool,
 }
 
 impl Base {
-    pub(super) fn of(id: WorkspaceId) -> Self {
-        let path = base_path(id);
+    pub(super) fn of(id: WorkspaceId, origins: &Origins) -> Self {
+        let path = origins.base_path(id);
         let prefix = HeaderValue::from_str(path.trim_end_matches('/'));
-        Self { path, prefix: prefix.unwrap_or(HeaderValue::from_static("")) }
+        Self { path, prefix: prefix.unwrap_or(HeaderValue::from_static("")), apart: origins.are_apart() }
     }
+}
+
+/// How long the prefix of every workspace is.
+pub(super) fn prefix_len(origins: &Origins) -> usize {
+    if origins.are_own() { 0 } else { PREFIX_LEN }
+}
+
+/// An address of ours to come back to after a form: `/open/{id}` leads to another origin, and is told not to do so by a
+/// redirect.
+pub(super) fn after_form(path: &str) -> Cow<'_, str> {
+    match path.split_once('?') {
+        _ if !path.starts_with(OPEN) => path.into(),
+        None => format!("{path}?{AFTER_FORM}").into(),
+        Some((path, query)) => format!("{path}?{AFTER_FORM}&{query}").into(),
+    }
+}
+
+/// The workspace in `/open/{id}`.
+pub(super) fn opened(path: &str) -> Option<WorkspaceId> {
+    path.strip_prefix(OPEN)?.parse().ok()
 }
 
 /// `/w/{id}/`
@@ -56,16 +84,16 @@ pub(super) fn base_path(id: WorkspaceId) -> String {
     format!("{ROOT}{id}/")
 }
 
-/// The path below `/w/{id}`, of a path that [`parse`] took for a workspace.
-pub(super) fn below(uri: &Uri) -> &str {
-    uri.path().get(PREFIX_LEN..).unwrap_or_default()
+/// The path below a prefix that is there.
+pub(super) fn below(uri: &Uri, prefix: usize) -> &str {
+    uri.path().get(prefix..).unwrap_or_default()
 }
 
-/// What the workspace is asked for: the same bytes, with or without the prefix. Only called on a
-/// path that [`parse`] took for a workspace.
-pub(super) fn upstream_target(uri: &Uri, strip_prefix: bool) -> Option<&str> {
+/// What the workspace is asked for: the same bytes, with or without a prefix that is there.
+pub(super) fn upstream_target(uri: &Uri, prefix: usize, strip_prefix: bool) -> Option<&str> {
     let whole = uri.path_and_query()?.as_str();
-    if strip_prefix { whole.get(PREFIX_LEN..) } else { Some(whole) }
+    let target = if strip_prefix { whole.get(prefix..)? } else { whole };
+    target.starts_with('/').then_some(target)
 }
 
 #[cfg(test)]
@@ -108,8 +136,8 @@ mod tests {
             ("/한글?q=값", "/한글?q=값"),
         ] {
             let uri: Uri = format!("/w/{ID}{rest}").parse().unwrap();
-            assert_eq!(upstream_target(&uri, true).unwrap(), expected);
-            assert_eq!(upstream_target(&uri, false).unwrap(), format!("/w/{ID}{rest}"));
+            assert_eq!(upstream_target(&uri, PREFIX_LEN, true).unwrap(), expected);
+            assert_eq!(upstream_target(&uri, PREFIX_LEN, false).unwrap(), format!("/w/{ID}{rest}"));
         }
     }
 }

@@ -13,8 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_domain::WorkspaceId;
-use codehub_domain::change::Change;
+use codehub_domain::{WorkspaceId, change::Change, origins::Origins};
 use codehub_upstream::Upstream;
 use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
@@ -69,11 +68,11 @@ struct Freshness {
 }
 
 impl Entry {
-    fn new(id: WorkspaceId, cell: Arc<Cell>) -> Self {
+    fn new(id: WorkspaceId, cell: Arc<Cell>, origins: &Origins) -> Self {
         Self {
             id,
             cell,
-            base: Base::of(id),
+            base: Base::of(id, origins),
             latest: watch::Sender::default(),
             news: AtomicU64::new(0),
             moves: AtomicU64::new(0),
@@ -146,13 +145,14 @@ impl Fresh {
 pub struct Routes {
     gate: Arc<dyn Gate>,
     activity: Activity,
+    origins: Origins,
     entries: RwLock<HashMap<WorkspaceId, Arc<Entry>>>,
 }
 
 impl Routes {
     /// Knows no workspace yet; asks `gate`, and tells `activity` who is in use.
-    pub fn new(gate: Arc<dyn Gate>, activity: Activity) -> Self {
-        Self { gate, activity, entries: RwLock::default() }
+    pub fn new(gate: Arc<dyn Gate>, activity: Activity, origins: Origins) -> Self {
+        Self { gate, activity, origins, entries: RwLock::default() }
     }
 
     fn get(&self, id: WorkspaceId) -> Option<Arc<Entry>> {
@@ -169,7 +169,8 @@ impl Routes {
             None => {
                 // In the map before it is read, so that no news are missed in between.
                 let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-                entries.entry(id).or_insert_with(|| Arc::new(Entry::new(id, self.activity.cell(id)))).clone()
+                let new = || Arc::new(Entry::new(id, self.activity.cell(id), &self.origins));
+                entries.entry(id).or_insert_with(new).clone()
             }
         };
         if let Some(view) = entry.fresh() {

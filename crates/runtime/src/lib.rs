@@ -56,10 +56,12 @@ pub struct InstanceSpec {
     pub image_ref: String,
     /// The home; must exist.
     pub volume: VolumeKey,
-    /// `/w/{id}/`
+    /// What its paths begin with where people reach it: `/`, or `/w/{id}/`.
     pub base_path: String,
-    /// Where people reach it: public base plus path.
+    /// Where people reach it.
     pub url: String,
+    /// Where the dashboard and the API are.
+    pub api_url: String,
 }
 
 impl InstanceSpec {

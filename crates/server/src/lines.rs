@@ -170,6 +170,7 @@ mod tests {
             volume,
             base_path: "/".into(),
             url: String::new(),
+            api_url: String::new(),
         };
         fake.start(&spec, &Fence::open()).await.unwrap();
         (fake, workspace, opened)

@@ -45,7 +45,8 @@ pub use postgres::{Company, Lease, LeaseSeat, PostgresStore, Presence, Renewed};
 pub(crate) use replica::REPLICA_FORGOTTEN_AFTER;
 pub use replica::{LeaderSeen, ReplicaNote, ReplicaSeen};
 pub(crate) use rules::{
-    CHANGES_BACKLOG, CLAIM_KEPT_MICROS, KNOWN_DEVICES, USE_NOTED_EVERY_MICROS, renews_after_micros,
+    CHANGES_BACKLOG, CLAIM_KEPT_MICROS, KNOWN_DEVICES, USE_NOTED_EVERY_MICROS, WORKSPACE_SESSIONS,
+    renews_after_micros,
 };
 pub use sqlite::SqliteStore;
 pub use themes::*;

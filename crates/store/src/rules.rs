@@ -14,6 +14,8 @@ pub(crate) fn renews_after_micros(lifetime_seconds: u32) -> i64 {
 
 /// So many browsers of a user are known.
 pub(crate) const KNOWN_DEVICES: u32 = 50;
+/// So many sessions of one origin are kept for one session of the dashboard.
+pub(crate) const WORKSPACE_SESSIONS: u32 = 8;
 
 /// How far a reader of changes may fall behind before it reads everything again.
 pub(crate) const CHANGES_BACKLOG: usize = 4096;

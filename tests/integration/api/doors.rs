@@ -182,7 +182,7 @@ async fn by_https_cookies_have_names_that_nobody_else_can_set() {
     let request = app.client.post(app.url("/api/v1/auth/login")).header("host", "code.example.com");
     let answer = request.json(&sign_in).send().await.unwrap();
     let set = cookies_of(&answer);
-    for name in ["__Host-session", "__Host-device"] {
+    for name in ["__Host-Http-session", "__Host-device"] {
         let cookie = set.iter().find(|set| set.starts_with(&format!("{name}="))).unwrap();
         assert!(cookie.contains("; Path=/;") && cookie.ends_with("; Secure"), "{cookie}");
         assert!(!cookie.contains("Domain") && cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax"));

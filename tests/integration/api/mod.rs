@@ -10,6 +10,7 @@ mod herd;
 mod lasting;
 mod lists;
 mod matrix;
+mod origins;
 mod people;
 mod protocol;
 mod sessions;
@@ -116,7 +117,8 @@ impl TestApp {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (listen, data_dir) = (address.to_string(), data.path().display().to_string());
-        let mut all = vec![("listen", listen.as_str()), ("data_dir", &data_dir)];
+        // Below paths: what is tested here is the same on any origin.
+        let mut all = vec![("listen", listen.as_str()), ("data_dir", &data_dir), ("proxy.origins", "path")];
         all.extend(settings);
         let config = Config::with(&all).unwrap();
         let gate = Gate::new();

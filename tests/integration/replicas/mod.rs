@@ -4,6 +4,7 @@
 mod backup;
 mod failover;
 mod first_run;
+mod origins;
 mod outages;
 mod restarts;
 mod servers;

@@ -575,6 +575,10 @@ fn settings() -> Settings {
             unseen_activity: Duration::from_secs(10),
         },
         gc: GcPolicy { orphan_delay: Duration::from_secs(300), ..GcPolicy::default() },
-        public_base_url: "http://localhost".into(),
+        origins: codehub_domain::origins::Origins::new(
+            "http://localhost",
+            true,
+            codehub_domain::origins::Mode::Path,
+        ),
     }
 }

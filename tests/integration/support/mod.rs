@@ -53,6 +53,8 @@ impl Setup {
             .env("PROCESS_SANDBOX", "never")
             .env("PROCESS_UNSANDBOXED_USERS", "many")
             .env("LIMITS_MAX_RUNNING_PER_USER", "0")
+            // Below paths: most of what is tested is the same on any origin, and names need a resolver.
+            .env("PROXY_ORIGINS", "path")
             .env("LOG", "info")
     }
 

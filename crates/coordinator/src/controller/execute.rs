@@ -188,14 +188,15 @@ impl Executor {
         generation: Generation,
         transfer: &Transfer,
     ) -> Result<Outcome, Failed> {
-        let base_path = format!("/w/{}/", workspace.id);
+        let origins = &self.context.settings.origins;
         let spec = InstanceSpec {
             workspace: workspace.id,
             name: workspace.name.clone(),
             image_ref: workspace.image_ref.clone(),
             volume: workspace.volume(generation),
-            url: format!("{}{base_path}", self.context.settings.public_base_url),
-            base_path,
+            url: origins.url(workspace.id),
+            base_path: origins.base_path(workspace.id),
+            api_url: origins.base_url().to_owned(),
         };
         let instances = &self.context.backends.instances;
         instances.prepare(&spec.image_ref, &transfer.progress).await.map_err(failed)?;

@@ -27,7 +27,7 @@ use super::{
     remembered::{self, Begun, Client},
 };
 use crate::{
-    Peer,
+    Door, Peer,
     activity::ActivityKind,
     error::{Malformed, ProxyError},
     forward,
@@ -75,7 +75,7 @@ pub(crate) async fn serve(
     let (reading, writer) = stream.into_split();
     let mut connection = Connection {
         front,
-        client: Client::new(front.proxy.as_deref(), Peer { addr, tls: false }),
+        client: Client::new(front, Peer { addr, tls: false }),
         reader: Some(Reader::new(reading, BytesMut::new())),
         writer,
         loan: None,
@@ -338,7 +338,8 @@ impl Connection<'_> {
                 lease.give_back();
             }
             Some(framing) => {
-                let body = FromWorkspace::new(lease, cell.cloned());
+                let warrant = self.front.proxy.as_ref().and_then(|proxy| memo.warrant(proxy));
+                let body = FromWorkspace::new(lease, cell.cloned(), warrant);
                 self.answer.follow_with(ProxyBody::FromWorkspace(body), framing);
             }
         }
@@ -354,13 +355,14 @@ impl Connection<'_> {
         let (Some(request), Some(proxy)) = (self.request(), &self.front.proxy) else { return GoesOn::No };
         self.request_is_answered();
         let request = request.map(|()| ProxyBody::Empty);
-        let mut context = proxy.context(memo.fresh.entry.id, &request, self.client.peer);
+        let door = if memo.fresh.entry.base.apart { Door::Apart } else { Door::Path };
+        let mut context = proxy.context(memo.fresh.entry.id, door, &request, self.client.peer);
         if let Ok(id) = HeaderValue::from_bytes(&id) {
             context.request_id = id;
         }
         forward::failed(proxy, &memo.fresh.entry, &error).await;
         let not_ready = NotReady::from(context.unreachable(error));
-        let response = proxy.conclude(context, request.uri(), Err(not_ready)).await;
+        let response = proxy.conclude(context, request.uri(), request.headers(), Err(not_ready)).await;
         let asked =
             Asked { method: request.method().clone(), version: Version::HTTP_11, trailers: false, close };
         self.send(response, &asked).await
@@ -385,8 +387,8 @@ impl Connection<'_> {
             }
             None => ProxyBody::Empty,
         };
+        let handle = self.front.is_for_application(&request).then(|| self.handle());
         let request = request.map(|()| body);
-        let handle = (!self.front.is_proxied(request.uri())).then(|| self.handle());
         let front = self.front;
         let mut serving = pin!(front.answer(request, self.client.peer.addr, self.place, handle));
         let response = poll_fn(|cx| match serving.as_mut().poll(cx) {
@@ -498,7 +500,12 @@ impl Connection<'_> {
             proxy.metrics.request(Outcome::Refused);
         }
         tracing::debug!(peer = %self.client.peer.addr, reason = malformed.reason, "a request was refused");
-        let response = answers::json(status, "INVALID_REQUEST", malformed.reason);
+        let mut response = answers::json(status, "INVALID_REQUEST", malformed.reason);
+        if malformed.too_large {
+            // Most likely cookies, of which anybody at a neighbouring name can set too many: better to sign in again than to
+            // be shut out.
+            response.headers_mut().insert("clear-site-data", HeaderValue::from_static("\"cookies\""));
+        }
         let asked = Asked { method: Method::GET, version: Version::HTTP_11, trailers: false, close: true };
         answer::write(&mut self.answer, response, &asked, true);
         // The client is not asked whether it is gone: what it sends meanwhile is not read as requests.

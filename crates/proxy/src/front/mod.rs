@@ -1,4 +1,4 @@
-//! The door: connections come in here, and every request is either the proxy's (`/w/…`) or the application's. A
+//! The door: connections come in here, and every request is either the proxy's or the application's, by its host and path. A
 //! process that only coordinates has no proxy: there it is all the application's to refuse.
 //!
 //! HTTP/1 is read by our own codec ([`crate::http1`]), HTTP/2 by the library. The proxy's requests do not pass through
@@ -20,8 +20,9 @@ use std::{
 
 use axum::{Router, extract::ConnectInfo};
 use bytes::{Bytes, BytesMut};
+use codehub_domain::origins::LOCALHOST;
 use futures::future::{Either, ready};
-use http::{HeaderValue, Request, Response, Uri, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -40,10 +41,11 @@ use tower::ServiceExt;
 use crate::{
     Peer, Proxy, ProxyBody, client,
     error::ProxyError,
-    hosts::Hosts,
+    hosts::{Hosts, Site, is_loopback, without_port},
     http1::head::MAX_HEAD,
     is_ours,
-    pages::{answers, text::Appearance},
+    pages::{Links, answers, text::Appearance},
+    policy,
     wake::resolve::Visit,
 };
 
@@ -124,14 +126,25 @@ pub struct Front {
     pub application: Application,
     /// For which hosts requests are answered.
     pub hosts: Hosts,
+    /// Only workspaces are served here: this is the port that keeps them apart from the dashboard.
+    pub workspaces_only: bool,
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// A client gets this long for the head of its (next) request.
     pub heads_within: Duration,
 }
 
 impl Front {
-    pub(crate) fn is_proxied(&self, uri: &Uri) -> bool {
-        self.proxy.is_some() && is_ours(uri)
+    /// Whether the application may get a request, as far as can be said at a glance.
+    pub(crate) fn is_for_application(&self, request: &Request<()>) -> bool {
+        let origins = self.hosts.origins();
+        self.proxy.is_none()
+            || !(is_ours(request.uri())
+                || self.workspaces_only
+                || origins.are_own() && {
+                    let host =
+                        request.headers().get(header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+                    matches!(self.hosts.site(host), Some(Site::Workspace(_)))
+                })
     }
 
     /// Serves a connection until it ends; from the shutdown on, only what is under way.
@@ -150,15 +163,64 @@ impl Front {
         }
     }
 
-    /// Whether a request is answered at all; before anybody looks at it.
-    fn screen(&self, request: &Request<ProxyBody>, arrival: &Arrival) -> Result<(), ProxyError> {
+    /// What a request is meant for, and whether it is answered at all; before anybody looks at it.
+    fn screen(&self, request: &Request<ProxyBody>, arrival: &Arrival) -> Result<Site, ProxyError> {
         let (uri, headers) = (request.uri(), request.headers());
-        self.hosts.screen(uri, request.version(), headers, arrival.trusted)?;
+        let site = match self.hosts.screen(uri, request.version(), headers, arrival.trusted)? {
+            Site::Dashboard if self.workspaces_only && !is_check(uri) => Site::Workspaces,
+            site => site,
+        };
+        if site != Site::Dashboard && self.proxy.is_none() {
+            return Err(ProxyError::Misdirected);
+        }
         if arrival.place.is_for_checks() && !is_check(uri) {
             arrival.place.was_for_checks();
             return Err(ProxyError::Busy);
         }
+        if site == Site::Dashboard && !is_check(uri) && !uri.path().starts_with("/w/") {
+            self.guard_dashboard(request)?;
+        }
+        Ok(site)
+    }
+
+    /// Pages of other origins, those of workspaces first of all, may link to the dashboard and do nothing else with it.
+    ///
+    /// # Errors
+    /// One of them sent this.
+    fn guard_dashboard(&self, request: &Request<ProxyBody>) -> Result<(), ProxyError> {
+        let headers = request.headers();
+        let origins = self.hosts.origins();
+        let is_workspaces =
+            |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| origins.is_workspaces(origin));
+        if headers.get_all(header::ORIGIN).iter().any(is_workspaces) {
+            return Err(ProxyError::ForeignOrigin);
+        }
+        let is_data = request.uri().path().starts_with("/api/v1/");
+        if policy::is_embedded_elsewhere(request.method(), headers)
+            || (is_data && policy::is_sent_elsewhere(headers))
+        {
+            return Err(ProxyError::Embedded);
+        }
         Ok(())
+    }
+
+    /// Where somebody is sent who opens the dashboard by another name of this machine: only below `localhost` do
+    /// workspaces have names, and cookies belong to one.
+    fn by_its_name(&self, request: &Request<ProxyBody>, site: Site, trusted: bool) -> Option<HeaderValue> {
+        let (uri, headers) = (request.uri(), request.headers());
+        if site != Site::Dashboard || !self.hosts.origins().is_localhost() || *request.method() != Method::GET
+        {
+            return None;
+        }
+        let asked = self.hosts.asked(uri, headers, trusted)?;
+        let name = without_port(asked)?;
+        let other = is_loopback(name) && !name.eq_ignore_ascii_case(LOCALHOST.as_bytes());
+        if !other || Visit::of(request.method(), headers) != Visit::Navigation {
+            return None;
+        }
+        let base = self.hosts.origins().dashboard_seen_from(std::str::from_utf8(asked).ok()?);
+        let rest = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        HeaderValue::try_from(format!("{base}{rest}")).ok()
     }
 
     /// Answers one request. A request of the application knows its connection, where it may close that.
@@ -175,15 +237,21 @@ impl Front {
         place.head_came();
         let trusted = client::is_trusted(addr.ip(), &self.trusted_proxies);
         let arrival = Arrival { trusted, place: place.clone() };
-        if let Err(error) = self.screen(&request, &arrival) {
-            return Either::Right(Either::Left(ready(Ok(refused(&error, &request)))));
+        let site = match self.screen(&request, &arrival) {
+            Ok(site) => site,
+            Err(error) => return Either::Right(Either::Left(ready(Ok(refused(&error, &request))))),
+        };
+        if let Some(to) = self.by_its_name(&request, site, trusted) {
+            let moved = answers::redirect(StatusCode::TEMPORARY_REDIRECT, to);
+            return Either::Right(Either::Left(ready(Ok(moved))));
         }
-        if let Some(proxy) = self.proxy.as_ref().filter(|_| is_ours(request.uri())) {
+        let is_proxied = site != Site::Dashboard || is_ours(request.uri());
+        if let Some(proxy) = self.proxy.as_ref().filter(|_| is_proxied) {
             if place.is_strangers() {
                 request.extensions_mut().insert(arrival);
             }
             let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
-            return Either::Left(async move { Ok(proxy.serve(request, peer).await) });
+            return Either::Left(async move { Ok(proxy.serve(request, peer, site).await) });
         }
         request.extensions_mut().insert(ConnectInfo(addr));
         request.extensions_mut().insert(arrival);
@@ -249,7 +317,8 @@ fn is_check(uri: &Uri) -> bool {
 fn refused(error: &ProxyError, request: &Request<ProxyBody>) -> Response<ProxyBody> {
     let visit = Visit::of(request.method(), request.headers());
     tracing::debug!(%error, path = request.uri().path(), "a request was refused");
-    let mut response = answers::render(error, visit, Appearance::of(request.headers()), None);
+    let mut response =
+        answers::render(error, visit, Appearance::of(request.headers()), &Links::default(), None);
     if matches!(error, ProxyError::BadRequest(_)) && request.version() < Version::HTTP_2 {
         // Where a request is not understood, neither is what follows it.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -13,10 +13,12 @@ use http::{Method, Version};
 use crate::{
     Peer, Proxy,
     activity::ActivityKind,
-    authorize::{self, Recognized, bearer_in},
+    authorize::{self, Keeper, Pass, Recognized, bearer_in},
     client,
     error::ProxyError,
     forward::SURELY_ALIVE,
+    front::Front,
+    hosts::Site,
     http1::{
         answer::{self, Copied},
         head,
@@ -31,6 +33,7 @@ use crate::{
     route,
     routes::Fresh,
     wake::resolve::{self, Answer, Visit},
+    warrant::Warrant,
 };
 
 /// The other end of the connection.
@@ -40,15 +43,19 @@ pub(super) struct Client {
     pub(super) peer: Peer,
     /// A proxy in front of us, whose word counts.
     trusted: bool,
+    /// Paths of the dashboard's hosts name workspaces here.
+    by_path: bool,
     /// What workspaces are told about where it is.
     chain: Vec<u8>,
 }
 
 impl Client {
-    pub(super) fn new(proxy: Option<&Proxy>, peer: Peer) -> Self {
+    pub(super) fn new(front: &Front, peer: Peer) -> Self {
         let ip = peer.addr.ip();
-        let trusted = proxy.is_some_and(|proxy| client::is_trusted(ip, &proxy.settings.trusted_proxies));
-        Self { memo: None, peer, trusted, chain: forwarded_chain(None, ip) }
+        let trusted = client::is_trusted(ip, &front.trusted_proxies);
+        let origins = front.hosts.origins();
+        let by_path = if origins.are_apart() { front.workspaces_only } else { true };
+        Self { memo: None, peer, trusted, by_path, chain: forwarded_chain(None, ip) }
     }
 }
 
@@ -70,18 +77,22 @@ impl Memo {
         proxy: &Proxy,
         target: &str,
         host: &[u8],
+        by_path: bool,
         authorization: Option<&[u8]>,
         cookie: Option<&[u8]>,
     ) -> Option<Box<Self>> {
-        let (id, _) = route::split(target)?;
         // The same host again is the same answer; another is looked at anew.
         let host = std::str::from_utf8(host).ok().filter(|host| is_host(host.as_bytes()))?;
-        if !proxy.settings.hosts.allows(host.as_bytes()) {
-            return None;
-        }
+        let id = match proxy.settings.hosts.site(host.as_bytes())? {
+            Site::Workspace(id) => id,
+            Site::Dashboard if by_path => route::split(target)?.0,
+            Site::Dashboard | Site::Workspaces | Site::Port => return None,
+        };
         let host = host.into();
-        let session = proxy.callers.session_in(cookie);
-        let caller = proxy.callers.recognize(authorization.and_then(bearer_in), session)?;
+        let apart = proxy.settings.hosts.origins().are_apart();
+        let keeper = if apart { Keeper::Workspace(id) } else { Keeper::Dashboard };
+        let session = proxy.callers.session_in(cookie, keeper);
+        let caller = proxy.callers.recognize(authorization.and_then(bearer_in), session, keeper)?;
         let fresh = proxy.routes.fresh(id)?;
         authorize::owner_only(&fresh.view, caller.identified.caller).ok()?;
         if resolve::decide(&fresh.view, Visit::Other) != Answer::Forward {
@@ -99,6 +110,16 @@ impl Memo {
             && self.cookie.as_deref() == cookie
     }
 
+    /// What an answer that takes its time is let out by.
+    pub(super) fn warrant(&self, proxy: &Proxy) -> Option<Warrant> {
+        let entry = &self.fresh.entry;
+        let keeper = if entry.base.apart { Keeper::Workspace(entry.id) } else { Keeper::Dashboard };
+        let bearer = self.authorization.as_deref().and_then(bearer_in);
+        let session = proxy.callers.session_in(self.cookie.as_deref(), keeper);
+        let pass = Pass::of(bearer, session, keeper, self.caller.identified)?;
+        Some(Warrant::new(proxy.callers.clone(), entry, pass))
+    }
+
     fn holds(&self, proxy: &Proxy) -> bool {
         let now = Instant::now();
         self.fresh.is_current(now) && proxy.callers.still_recognizes(&self.caller, now)
@@ -110,6 +131,7 @@ impl Memo {
             upstream: upstream.address.port(),
             host: Some(&self.host),
             strip_prefix: !upstream.keeps_prefix,
+            apart: entry.base.apart,
         }
     }
 }
@@ -175,7 +197,8 @@ pub(super) fn begin(proxy: &Proxy, client: &mut Client, request: &head::Request<
         "HEAD" => Method::HEAD,
         _ => return None,
     };
-    let (prefix, rest) = request.target.split_at_checked(route::PREFIX_LEN)?;
+    let prefix = route::prefix_len(proxy.settings.hosts.origins());
+    let (prefix, rest) = request.target.split_at_checked(prefix)?;
     let plain = rest.starts_with('/') && rest.bytes().all(is_plain) && !own::is_own(rest);
     if request.version != Version::HTTP_11 || !plain {
         return None;
@@ -186,7 +209,7 @@ pub(super) fn begin(proxy: &Proxy, client: &mut Client, request: &head::Request<
     let memo = memo.filter(|memo| memo.is_of(prefix, host, authorization, cookie) && memo.holds(proxy));
     let memo = match memo {
         Some(memo) => memo,
-        None => Memo::new(proxy, request.target, host, authorization, cookie)?,
+        None => Memo::new(proxy, request.target, host, client.by_path, authorization, cookie)?,
     };
     let Some(mut lease) = proxy.pool.take_within(&memo.fresh.upstream, SURELY_ALIVE) else {
         client.memo = Some(memo);

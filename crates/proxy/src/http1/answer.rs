@@ -48,7 +48,7 @@ pub(crate) fn copy(
 ) -> Copied {
     let named = Named::of(answer.lines.iter());
     let policy = ResponsePolicy { named: &named, place };
-    let (mut dated, mut events) = (false, false);
+    let (mut dated, mut events, mut opener) = (false, false, false);
     let counts =
         *method == Method::HEAD && answer.status != StatusCode::NO_CONTENT || !has_no_body(answer.status);
     out.reserve(answer.lines.raw().len() + 256);
@@ -56,11 +56,18 @@ pub(crate) fn copy(
     for line in answer.lines.iter() {
         dated |= line.kind == HeaderKind::Date;
         events |= line.kind == HeaderKind::ContentType && is_event_stream(line.value);
+        opener |= line.kind == HeaderKind::OpenerPolicy;
     }
     copy_lines(out, answer.lines.iter(), |line| {
         if line.kind == HeaderKind::ContentLength && !counts { Verdict::Drop } else { policy.judge(line) }
     });
     put(out, &[b"x-request-id: ", request_id, b"\r\n"]);
+    if place.apart {
+        let says = policy::APART.into_iter().chain((!opener).then_some(policy::OPENER_POLICY));
+        for (name, value) in says {
+            put(out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        }
+    }
     let framing = match answer.body {
         Decoder::Ended => None,
         Decoder::Length(length) => Some(Framing::Length(length)),

@@ -19,6 +19,7 @@ use crate::{
     activity::{ActivityKind, Cell},
     http1::{client_body::ClientBody, pool::Lease},
     patience::Patience,
+    warrant::Warrant,
 };
 
 /// The body of a request is given up when nothing of it came for so long.
@@ -111,11 +112,13 @@ pub struct FromWorkspace {
     cell: Option<Arc<Cell>>,
     /// The workspace broke off; said one turn later, so that what came before is sent on first.
     broke_off: Option<io::Error>,
+    /// What it is let out by. Whatever is small is gone before that could end.
+    warrant: Option<Box<Warrant>>,
 }
 
 impl FromWorkspace {
-    pub(crate) fn new(lease: Lease, cell: Option<Arc<Cell>>) -> Self {
-        Self { lease: Some(lease), cell, broke_off: None }
+    pub(crate) fn new(lease: Lease, cell: Option<Arc<Cell>>, warrant: Option<Warrant>) -> Self {
+        Self { lease: Some(lease), cell, broke_off: None, warrant: warrant.map(Box::new) }
     }
 }
 
@@ -129,6 +132,11 @@ impl Body for FromWorkspace {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Some(error) = self.broke_off.take() {
             return Poll::Ready(Some(Err(error.into())));
+        }
+        if let Some(warrant) = &mut self.warrant
+            && warrant.poll_ended(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err("whoever asked for this may not read on".into())));
         }
         let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
         match ready!(lease.wire.poll_body(cx)) {

@@ -1,4 +1,4 @@
-//! What the proxy answers itself, below `/w/{id}/.codehub/`: how a page of the workspace learns when it will sleep,
+//! What the proxy answers itself, below a workspace's `.codehub/`: how a page of the workspace learns when it will sleep,
 //! wakes it in place, and keeps it awake.
 //!
 //! Below the workspace's own path, not in the API: a page may ask for it with nothing but the right to the workspace
@@ -16,9 +16,9 @@ use super::{
     appearance::{Lang, Theme},
     authorize::{Identified, Pass},
     error::ProxyError,
+    handover::ENTER,
     metrics::Outcome,
-    pages::answers::json,
-    route,
+    pages::answers::{json, redirect},
     routes::Entry,
     wake::{
         self, NotReady,
@@ -29,9 +29,14 @@ use crate::activity::ActivityKind;
 
 const PREFIX: &str = "/.codehub/";
 
-/// Whether this path, below `/w/{id}`, is answered here.
+/// Whether this path, below the workspace's, is answered here.
 pub(super) fn is_own(below: &str) -> bool {
     below.starts_with(PREFIX)
+}
+
+/// Whether somebody brings a code, and has no session here yet.
+pub(super) fn is_entrance(method: &Method, below: &str) -> bool {
+    *method == Method::GET && below.strip_prefix(PREFIX) == Some(ENTER)
 }
 
 /// What the workspace's owner asks for.
@@ -42,6 +47,8 @@ pub(super) enum Call {
     Appearance(Lang, Theme),
     Wake,
     KeepAwake,
+    /// The way back, wherever that is.
+    Dashboard(String),
     WrongMethod,
     Nothing,
 }
@@ -57,17 +64,20 @@ impl Call {
         request: &Request<ProxyBody>,
         identified: Identified,
     ) -> Result<Option<Self>, ProxyError> {
-        let Some(name) = route::below(request.uri()).strip_prefix(PREFIX) else { return Ok(None) };
+        let Some(name) = context.below(request.uri()).strip_prefix(PREFIX) else { return Ok(None) };
         let headers = request.headers();
         let call = match (name, request.method()) {
             // It identified the caller a moment ago.
-            ("events", &Method::GET) => {
-                Self::Events(Box::new(proxy.callers.pass(headers, identified).ok_or(ProxyError::SignIn)?))
-            }
+            ("events", &Method::GET) => Self::Events(Box::new(
+                proxy.callers.pass(headers, context.keeper(), identified).ok_or(ProxyError::SignIn)?,
+            )),
             ("appearance.js", &Method::GET) => Self::Appearance(Lang::of(headers), Theme::chosen(headers)),
             ("wake", &Method::POST) => Self::Wake,
             ("keep-awake", &Method::POST) => Self::KeepAwake,
-            ("events" | "appearance.js" | "wake" | "keep-awake", _) => Self::WrongMethod,
+            ("dashboard", &Method::GET) => Self::Dashboard(context.links.dashboard.clone()),
+            ("events" | "appearance.js" | "wake" | "keep-awake" | "dashboard" | ENTER, _) => {
+                Self::WrongMethod
+            }
             _ => Self::Nothing,
         };
         if matches!(call, Self::Wake | Self::KeepAwake) {
@@ -92,6 +102,10 @@ pub(super) async fn answer(
         Call::Appearance(lang, theme) => appearance(proxy, identified, lang, theme).await?,
         Call::Wake => woken(proxy, entry, identified).await?,
         Call::KeepAwake => kept_awake(proxy, entry, identified).await?,
+        Call::Dashboard(origin) => {
+            let to = HeaderValue::try_from(format!("{origin}/"));
+            redirect(StatusCode::SEE_OTHER, to.unwrap_or(HeaderValue::from_static("/")))
+        }
         Call::WrongMethod => json(StatusCode::METHOD_NOT_ALLOWED, "INVALID_REQUEST", "method not allowed"),
         Call::Nothing => json(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path"),
     };

@@ -4,7 +4,7 @@ use codehub_domain::WorkspaceId;
 use http::{HeaderValue, Response, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::text::Appearance;
+use super::{Links, text::Appearance};
 use crate::{ProxyBody, error::ProxyError, pages, wake::resolve::Visit};
 
 /// A person gets a page, a program gets JSON.
@@ -12,10 +12,11 @@ pub(crate) fn render(
     error: &ProxyError,
     visit: Visit,
     look: Appearance,
+    links: &Links,
     id: Option<WorkspaceId>,
 ) -> Response<ProxyBody> {
     let mut response = match visit {
-        Visit::Navigation => pages::failed(look, error, id),
+        Visit::Navigation => pages::failed(look, links, error, id),
         Visit::Other => json(error.status(), error.code(), &error.public_message()),
     };
     if let ProxyError::Method(_) = error {
@@ -55,7 +56,7 @@ pub(crate) fn redirect(status: StatusCode, to: HeaderValue) -> Response<ProxyBod
 }
 
 /// Everything that would end the query value or change its meaning.
-const QUERY_VALUE: &AsciiSet = &CONTROLS
+pub(crate) const QUERY_VALUE: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'#')

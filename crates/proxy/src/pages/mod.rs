@@ -14,9 +14,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::{
     appearance::{bytes, logo},
     error::{ProxyError, Side},
-    gate::{ArchiveFacts, WorkspaceView},
+    gate::{ArchiveFacts, Entered, WorkspaceView},
     http1::body::ProxyBody,
-    route::base_path,
+    route::{OPEN, after_form, base_path},
     wake::resolve::{Closed, Waiting},
 };
 
@@ -34,9 +34,26 @@ pub(crate) const RETRY_AFTER_SECONDS: &str = "3";
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// Where pages lead to, from the origin they are on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Links {
+    /// The dashboard's origin; empty on itself.
+    pub dashboard: String,
+    /// Workspaces are on other origins.
+    pub apart: bool,
+}
+
+impl Links {
+    /// To a workspace, asleep or not.
+    fn workspace(&self, id: WorkspaceId) -> String {
+        if self.apart { format!("{}{OPEN}{id}", self.dashboard) } else { base_path(id) }
+    }
+}
+
 /// A page before it is sent.
 struct Page<'a> {
     look: Appearance,
+    links: &'a Links,
     status: StatusCode,
     title: &'a str,
     /// Shown above the title: the workspace's name.
@@ -114,7 +131,7 @@ impl Page<'_> {
                         @if self.waits != Waits::No { div.spinner aria-hidden="true" {} }
                         h1 role=[self.waits.follows().map(|_| "status")] { (self.title) }
                         (self.content)
-                        nav { a href="/" { (self.look.lang.dashboard()) } }
+                        nav { a href={ (self.links.dashboard) "/" } { (self.look.lang.dashboard()) } }
                     }
                     @if self.waits.follows().is_some() { script nonce=(nonce) { (PreEscaped(SCRIPT)) } }
                 }
@@ -124,16 +141,21 @@ impl Page<'_> {
 }
 
 /// A form button that posts to the dashboard and comes back here.
-fn action(id: WorkspaceId, verb: &str, back: WorkspaceId, label: &str, name: Option<&str>) -> Markup {
+fn action(id: WorkspaceId, verb: &str, back: &str, label: &str, name: Option<&str>) -> Markup {
     html! {
         form method="post" action={ "/workspaces/" (id) "/" (verb) } {
-            input type="hidden" name="back" value=(base_path(back));
+            input type="hidden" name="back" value=(after_form(back));
             button type="submit" aria-label=[name.map(|name| format!("{label}: {name}"))] { (label) }
         }
     }
 }
 
-pub(crate) fn loading(look: Appearance, why: Waiting, view: &WorkspaceView) -> Response<ProxyBody> {
+pub(crate) fn loading(
+    look: Appearance,
+    links: &Links,
+    why: Waiting,
+    view: &WorkspaceView,
+) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = lang.waiting(why);
     let progress = view.progress.filter(|progress| progress.total > 0);
@@ -145,6 +167,7 @@ pub(crate) fn loading(look: Appearance, why: Waiting, view: &WorkspaceView) -> R
     };
     let page = Page {
         look,
+        links,
         status: StatusCode::SERVICE_UNAVAILABLE,
         title,
         name: Some(&view.name),
@@ -156,6 +179,7 @@ pub(crate) fn loading(look: Appearance, why: Waiting, view: &WorkspaceView) -> R
 
 pub(crate) fn closed(
     look: Appearance,
+    links: &Links,
     why: Closed,
     view: &WorkspaceView,
     archive: Option<ArchiveFacts>,
@@ -185,15 +209,20 @@ pub(crate) fn closed(
         @if needs_choice {
             p { a.button href={ "/workspaces/" (view.id) } { (lang.button(why)) } }
         } @else {
-            (action(view.id, verb, view.id, lang.button(why), None))
+            (action(view.id, verb, &links.workspace(view.id), lang.button(why), None))
         }
     };
-    Page { look, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
-        .respond()
+    let (status, name) = (StatusCode::BAD_GATEWAY, Some(view.name.as_str()));
+    Page { look, links, status, title, name, content, waits: Waits::No }.respond()
 }
 
-pub(crate) fn limit(look: Appearance, hit: &LimitHit, view: &WorkspaceView) -> Response<ProxyBody> {
-    let lang = look.lang;
+pub(crate) fn limit(
+    look: Appearance,
+    links: &Links,
+    hit: &LimitHit,
+    view: &WorkspaceView,
+) -> Response<ProxyBody> {
+    let (lang, here) = (look.lang, links.workspace(view.id));
     let Words { title, text } = lang.limit();
     let content = html! {
         @if hit.running.is_empty() {
@@ -206,25 +235,64 @@ pub(crate) fn limit(look: Appearance, hit: &LimitHit, view: &WorkspaceView) -> R
             ul.running {
                 @for running in &hit.running {
                     li {
-                        a href=(base_path(running.id)) { (running.name) }
-                        (action(running.id, "stop", view.id, lang.stop(), Some(&running.name)))
+                        a href=(links.workspace(running.id)) { (running.name) }
+                        (action(running.id, "stop", &here, lang.stop(), Some(&running.name)))
                     }
                 }
             }
         }
-        p { a.button href=(base_path(view.id)) { (lang.try_again()) } }
+        p { a.button href=(here) { (lang.try_again()) } }
     };
-    Page { look, status: StatusCode::BAD_GATEWAY, title, name: Some(&view.name), content, waits: Waits::No }
-        .respond()
+    let (status, name) = (StatusCode::BAD_GATEWAY, Some(view.name.as_str()));
+    Page { look, links, status, title, name, content, waits: Waits::No }.respond()
+}
+
+/// A code that led nowhere: why, and a link to try again. Never a redirect, so that nothing runs in circles.
+pub(crate) fn not_entered(
+    look: Appearance,
+    links: &Links,
+    why: &Entered,
+    id: WorkspaceId,
+) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let Words { title, text } = lang.not_entered(why);
+    let content = html! {
+        p { (text) }
+        p { a.button href=(links.workspace(id)) { (lang.try_again()) } }
+    };
+    let status = StatusCode::BAD_REQUEST;
+    Page { look, links, status, title, name: None, content, waits: Waits::No }.respond()
+}
+
+/// Goes on at once, as a navigation of its own: where a form was sent, its page's policy lets no redirect lead to another
+/// origin.
+pub(crate) fn goes_on(look: Appearance, links: &Links, to: &str) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let Words { title, text } = lang.waiting(Waiting::Starting);
+    let content = html! { p { (text) } p { a.button href=(to) { (lang.go_on()) } } };
+    let page =
+        Page { look, links, status: StatusCode::OK, title, name: None, content, waits: Waits::Reloads };
+    let mut response = page.respond();
+    if let Ok(refresh) = HeaderValue::try_from(format!("0; url={to}")) {
+        response.headers_mut().insert(header::REFRESH, refresh);
+    }
+    response
 }
 
 /// A page for everything else that can go wrong. `id` is known unless the path named nothing.
-pub(crate) fn failed(look: Appearance, error: &ProxyError, id: Option<WorkspaceId>) -> Response<ProxyBody> {
+pub(crate) fn failed(
+    look: Appearance,
+    links: &Links,
+    error: &ProxyError,
+    id: Option<WorkspaceId>,
+) -> Response<ProxyBody> {
     let lang = look.lang;
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),
         ProxyError::NotYours => lang.not_yours(),
         ProxyError::Misdirected => lang.misdirected(),
+        ProxyError::NoPorts => lang.no_ports(),
+        ProxyError::TwoSessions => lang.two_sessions(),
         ProxyError::Busy => lang.busy(),
         _ => match error.side() {
             Side::Client => lang.refused(),
@@ -235,11 +303,11 @@ pub(crate) fn failed(look: Appearance, error: &ProxyError, id: Option<WorkspaceI
     let content = html! {
         p { (text) }
         @if error.side() != Side::Client && let Some(id) = id {
-            p { a.button href=(base_path(id)) { (lang.try_again()) } }
+            p { a.button href=(links.workspace(id)) { (lang.try_again()) } }
         }
     };
     let waits = if error.side() == Side::Client { Waits::No } else { Waits::Reloads };
-    Page { look, status: error.status(), title, name: None, content, waits }.respond()
+    Page { look, links, status: error.status(), title, name: None, content, waits }.respond()
 }
 
 fn moment(at: codehub_domain::Timestamp) -> Markup {

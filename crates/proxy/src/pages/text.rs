@@ -5,6 +5,7 @@ use http::HeaderMap;
 
 use crate::{
     appearance::{Lang, Theme},
+    gate::Entered,
     wake::resolve::{Closed, Waiting},
 };
 
@@ -142,6 +143,50 @@ impl Lang {
                 "이 서버는 요청한 호스트 이름으로 응답하지 않습니다. 서버의 원래 주소로 여세요. 운영자는 HOSTS_ALLOWED로 다른 이름을 허용할 수 있습니다.",
             ),
         }
+    }
+
+    pub(crate) const fn not_entered(self, why: &Entered) -> Words {
+        Words {
+            title: self.pick("The workspace could not be opened", "워크스페이스를 열지 못했습니다"),
+            text: match why {
+                Entered::AnotherBrowser => self.pick(
+                    "The link was made for another browser, or this one does not keep cookies for the workspace's address. Allow cookies, then try again.",
+                    "다른 브라우저를 위해 만들어진 링크이거나, 이 브라우저가 워크스페이스 주소의 쿠키를 저장하지 않습니다. 쿠키를 허용한 뒤 다시 시도하세요.",
+                ),
+                Entered::Late => self.pick(
+                    "The link was too old: it is valid for one minute.",
+                    "링크가 만료되었습니다. 링크는 1분 동안만 유효합니다.",
+                ),
+                Entered::Used | Entered::Session { .. } => self.pick(
+                    "The link has been used already: it works once.",
+                    "이미 사용한 링크입니다. 링크는 한 번만 쓸 수 있습니다.",
+                ),
+            },
+        }
+    }
+
+    pub(crate) const fn no_ports(self) -> Words {
+        Words {
+            title: self.pick("Ports are not available here", "여기서는 포트를 열 수 없습니다"),
+            text: self.pick(
+                "This address names a port in a workspace. This server does not serve ports in the browser.",
+                "이 주소는 워크스페이스의 포트를 가리킵니다. 이 서버는 브라우저에서 포트를 제공하지 않습니다.",
+            ),
+        }
+    }
+
+    pub(crate) const fn two_sessions(self) -> Words {
+        Words {
+            title: self.pick("Several session cookies were sent", "세션 쿠키가 여러 개 전송되었습니다"),
+            text: self.pick(
+                "Somebody else has set one of them. Remove the cookies of this address in your browser's settings, then try again.",
+                "그중 하나는 다른 곳에서 설정한 것입니다. 브라우저 설정에서 이 주소의 쿠키를 지운 뒤 다시 시도하세요.",
+            ),
+        }
+    }
+
+    pub(crate) const fn go_on(self) -> &'static str {
+        self.pick("Open", "열기")
     }
 
     pub(crate) const fn busy(self) -> Words {

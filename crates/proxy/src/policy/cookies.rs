@@ -1,4 +1,4 @@
-//! Cookies in both directions: ours never reach the workspace, the workspace's never leave its path.
+//! Cookies in both directions: ours never reach the workspace, the workspace's never leave its host and path.
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -37,6 +37,15 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 /// Our session cookie, which is called so, among all cookies of all `Cookie` headers.
 pub(crate) fn session<'h>(headers: &'h HeaderMap, name: &str) -> Session<'h> {
     session_in(cookies(headers), name)
+}
+
+/// What those cookies hold whose names begin so.
+pub(crate) fn starting<'h>(headers: &'h HeaderMap, start: &str) -> impl Iterator<Item = &'h [u8]> {
+    cookies(headers)
+        .flat_map(parts)
+        .map(split)
+        .filter(move |(name, _)| name.starts_with(start.as_bytes()))
+        .map(|(_, value)| value)
 }
 
 /// Our session cookie, which is called so, among the values of all `Cookie` headers.
@@ -90,12 +99,9 @@ pub(crate) fn confine(cookie: &[u8], base_path: &str) -> Option<Vec<u8>> {
     let pair = attributes.next()?;
     let (name, _) = split(pair);
     // A cookie without a name is sent as its bare value, which could read `session=…`.
-    if name.is_empty()
-        || CookieNames::any_resembles(name)
-        || has_prefix(name, b"__host-")
-        || has_prefix(name, b"__http-")
-        || has_prefix(name, b"__host-http-")
-    {
+    // Such a prefix promises a whole host, which is the workspace's where its origin is.
+    let promises = [&b"__host-"[..], b"__http-"].iter().any(|prefix| has_prefix(name, prefix));
+    if name.is_empty() || CookieNames::any_resembles(name) || (promises && base_path != "/") {
         return None;
     }
     let mut out = pair.to_vec();

@@ -5,13 +5,22 @@ use std::net::SocketAddr;
 /// Where a workspace is, seen from both sides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mount<'a> {
-    /// `/w/{id}/`
+    /// `/w/{id}/`, or `/` on an origin of its own.
     pub base_path: &'a str,
     /// `None`: no address leads there.
     pub upstream: Option<SocketAddr>,
     /// The host the workspace was told it is: its absolute redirects may name it.
     pub host: Option<&'a str>,
     pub strip_prefix: bool,
+    /// Its origin is not the dashboard's.
+    pub apart: bool,
+}
+
+impl Mount<'_> {
+    /// Whether the origin is this workspace's alone.
+    pub(crate) fn is_own(&self) -> bool {
+        self.base_path == "/"
+    }
 }
 
 /// The rewritten location, or `None` where it is right as it is.

@@ -140,11 +140,13 @@ impl RequestPolicy<'_> {
                 Cookies::Searched => cookies::without_ours_if_there(line.value),
             },
             HeaderKind::WebSocketExtensions => drop_if(self.plain_websockets),
-            HeaderKind::ContentType
+            HeaderKind::ClearSiteData
+            | HeaderKind::ContentType
             | HeaderKind::Date
             | HeaderKind::FetchSite
             | HeaderKind::Location
             | HeaderKind::NoTrailer
+            | HeaderKind::OpenerPolicy
             | HeaderKind::OriginWide
             | HeaderKind::Other
             | HeaderKind::ServiceWorkerAllowed
@@ -154,8 +156,8 @@ impl RequestPolicy<'_> {
     }
 }
 
-/// What passes to a browser. In path mode IDE and dashboard share one origin, so an answer must not speak for
-/// all of it.
+/// What passes to a browser. Where a workspace shares its origin, with the dashboard or with other workspaces, an answer
+/// must not speak for all of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponsePolicy<'a> {
     pub named: &'a Named,
@@ -181,7 +183,13 @@ impl<'p> ResponsePolicy<'p> {
                 Some(confined) => Verdict::Replace(confined.into()),
                 None => Verdict::Drop,
             },
+            HeaderKind::ServiceWorkerAllowed if self.place.is_own() => self.kept(line),
             HeaderKind::ServiceWorkerAllowed => Verdict::Replace(self.place.base_path.as_bytes().into()),
+            HeaderKind::ClearSiteData if self.place.is_own() => match clearable(line.value) {
+                Some(left) => Verdict::Replace(left.into()),
+                None => Verdict::Drop,
+            },
+            HeaderKind::ClearSiteData => Verdict::Drop,
             HeaderKind::Location => match location::rewrite(line.value, &self.place) {
                 Some(moved) => Verdict::Replace(moved.into()),
                 None => Verdict::Keep,
@@ -196,20 +204,33 @@ impl<'p> ResponsePolicy<'p> {
             | HeaderKind::FetchSite
             | HeaderKind::Host
             | HeaderKind::NoTrailer
+            | HeaderKind::OpenerPolicy
             | HeaderKind::Other
             | HeaderKind::Trailer
-            | HeaderKind::WebSocketExtensions => {
-                if self.named.claims(line) {
-                    Verdict::Drop
-                } else {
-                    Verdict::Keep
-                }
-            }
+            | HeaderKind::WebSocketExtensions => self.kept(line),
         }
+    }
+
+    fn kept<'l>(&self, line: &Line<'l>) -> Verdict<'l> {
+        if self.named.claims(line) { Verdict::Drop } else { Verdict::Keep }
     }
 }
 
-/// The headers of a workspace's answer, fit for the dashboard's origin.
+/// What of a `Clear-Site-Data` ends at its origin: `cookies` empties the whole registrable domain, and `*` means all.
+fn clearable(value: &[u8]) -> Option<Vec<u8>> {
+    let ends_here = |item: &&[u8]| matches!(*item, b"\"cache\"" | b"\"storage\"");
+    let left: Vec<&[u8]> = items(value).filter(ends_here).collect();
+    (!left.is_empty()).then(|| left.join(&b", "[..]))
+}
+
+/// What every answer of a workspace says on an origin that is not the dashboard's: nobody else frames it, and its pages
+/// share no process with other origins.
+pub(crate) const APART: [(&str, &str); 2] =
+    [("content-security-policy", "frame-ancestors 'self'"), ("origin-agent-cluster", "?1")];
+/// The same, of a program that says nothing about it itself: windows it was opened from do not reach it.
+pub(crate) const OPENER_POLICY: (&str, &str) = ("cross-origin-opener-policy", "same-origin-allow-popups");
+
+/// The headers of a workspace's answer, fit for the origin it is on.
 pub(crate) fn clean_response(headers: &HeaderMap, place: Mount<'_>) -> HeaderMap {
     let named = Named::of(lines(headers));
     let policy = ResponsePolicy { named: &named, place };
@@ -226,7 +247,21 @@ pub(crate) fn clean_response(headers: &HeaderMap, place: Mount<'_>) -> HeaderMap
             }
         }
     }
+    if place.apart {
+        for (name, value) in APART {
+            clean.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let (name, value) = OPENER_POLICY;
+        clean.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
+    }
     clean
+}
+
+/// Whether a browser loads this before anybody asked for it.
+pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
+    let purpose = headers.get("purpose");
+    headers.contains_key("sec-purpose")
+        || purpose.is_some_and(|value| value.as_bytes().to_ascii_lowercase().starts_with(b"prefetch"))
 }
 
 /// Whether a field may stand behind a body: it must have been announced, and mean nothing to those it passes.
@@ -304,9 +339,14 @@ pub(crate) fn is_same_origin(fetch_site: &[u8]) -> bool {
     matches!(fetch_site, b"same-origin" | b"none")
 }
 
-/// Whether the page that sent this is one of another origin, other than by leading a person here.
+/// Whether the page that sent this is one of another origin.
+pub(crate) fn is_sent_elsewhere(headers: &HeaderMap) -> bool {
+    headers.get_all(FETCH_SITE).iter().any(|site| !is_same_origin(site.as_bytes()))
+}
+
+/// The same, other than by leading a person here.
 pub(crate) fn is_embedded_elsewhere(method: &Method, headers: &HeaderMap) -> bool {
-    let foreign = headers.get_all(FETCH_SITE).iter().any(|site| !is_same_origin(site.as_bytes()));
+    let foreign = is_sent_elsewhere(headers);
     let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
     let followed =
         *method == Method::GET && is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document");

@@ -4,6 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderKind {
     Authorization,
+    /// What a browser is to forget.
+    ClearSiteData,
     /// What a client says about where it comes from.
     Claim,
     Connection,
@@ -20,6 +22,8 @@ pub(crate) enum HeaderKind {
     HopByHop,
     Host,
     Location,
+    /// How a window stands to the one that opened it.
+    OpenerPolicy,
     /// Would speak for the whole origin, dashboard included.
     OriginWide,
     RequestId,
@@ -57,10 +61,12 @@ pub(crate) fn kind(name: &[u8]) -> HeaderKind {
 fn listed(lower: &[u8]) -> HeaderKind {
     match lower {
         b"authorization" => HeaderKind::Authorization,
+        b"clear-site-data" => HeaderKind::ClearSiteData,
         b"connection" => HeaderKind::Connection,
         b"content-length" => HeaderKind::ContentLength,
         b"content-type" => HeaderKind::ContentType,
         b"cookie" => HeaderKind::Cookie,
+        b"cross-origin-opener-policy" => HeaderKind::OpenerPolicy,
         b"date" => HeaderKind::Date,
         b"expect" => HeaderKind::Expect,
         b"host" => HeaderKind::Host,
@@ -83,7 +89,6 @@ fn listed(lower: &[u8]) -> HeaderKind {
         | b"http2-settings" => HeaderKind::HopByHop,
         b"accept-ch"
         | b"alt-svc"
-        | b"clear-site-data"
         | b"critical-ch"
         | b"expect-ct"
         | b"nel"

@@ -7,6 +7,7 @@ mod forward;
 mod http1;
 mod idle;
 mod mounting;
+mod origins;
 mod own;
 mod pages;
 mod policy;

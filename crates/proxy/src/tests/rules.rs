@@ -203,6 +203,7 @@ fn redirects_to_the_workspaces_own_address_lead_back_under_its_path() {
         upstream: "127.0.0.1:4567".parse().ok(),
         host: Some("code.example.com"),
         strip_prefix,
+        apart: false,
     };
     for (location, stripped, kept) in [
         ("/", Some("/w/x/"), None),
@@ -255,7 +256,7 @@ fn answers_do_not_speak_for_the_whole_origin() {
         ("location", "/x"),
         ("etag", "\"e\""),
     ]);
-    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true };
+    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true, apart: false };
     let expected = map(&[
         ("service-worker-allowed", "/w/x/"),
         ("set-cookie", "a=b; Path=/w/x/"),

@@ -13,7 +13,9 @@ use std::{
 use async_trait::async_trait;
 use codehub_domain::change::Change;
 use codehub_domain::{
-    ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId, activity::ActivityMode,
+    ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId,
+    activity::ActivityMode,
+    origins::{Mode, Origins},
 };
 pub(super) use codehub_testing::{eventually, let_time_pass, poll_every};
 use tokio::{
@@ -28,7 +30,10 @@ use crate::{
     activity::Activity,
     appearance::{Lang, Theme},
     front,
-    gate::{ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, Woken, WorkspaceView},
+    gate::{
+        ArchiveFacts, Caller, Credential, Entered, Gate, GateError, HandoverState, ProxyIde, Sleep, Woken,
+        WorkspaceView,
+    },
     hosts::Hosts,
 };
 
@@ -57,6 +62,9 @@ pub(super) struct FakeGate {
     /// By how much they are prolonged when they are used.
     pub(super) slides: Mutex<Option<Duration>>,
     pub(super) sessions: Mutex<HashMap<Vec<u8>, UserId>>,
+    /// Sessions of workspaces' own origins, and what codes are good for.
+    pub(super) entered: Mutex<HashMap<(WorkspaceId, Vec<u8>), UserId>>,
+    pub(super) codes: Mutex<HashMap<String, (WorkspaceId, HandoverState, String, UserId)>>,
     pub(super) wakes: AtomicU32,
     pub(super) looks: AtomicU32,
     pub(super) reads: AtomicU32,
@@ -102,6 +110,8 @@ impl FakeGate {
             until: Mutex::default(),
             slides: Mutex::default(),
             sessions: Mutex::new(sessions),
+            entered: Mutex::new(HashMap::from([((workspace(), SESSION.into()), owner())])),
+            codes: Mutex::default(),
             wakes: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             reads: AtomicU32::new(0),
@@ -146,6 +156,10 @@ impl Gate for FakeGate {
                 let user = self.sessions.lock().unwrap().get(secret).copied();
                 user.map(|user| Caller { user, by_cookie: true, until: self.until() })
             }
+            Credential::Workspace(id, secret) => {
+                let user = self.entered.lock().unwrap().get(&(id, secret.to_vec())).copied();
+                user.map(|user| Caller { user, by_cookie: true, until: self.until() })
+            }
             Credential::Bearer(token) => {
                 let caller = || Caller { user: owner(), by_cookie: false, until: self.until() };
                 (token == TOKEN.as_bytes()).then(caller)
@@ -187,6 +201,40 @@ impl Gate for FakeGate {
         Ok(self.kept_awake.lock().unwrap().as_mut().map(|times| *times += 1).map_err(|why| why.clone()))
     }
 
+    async fn hand_over(
+        &self,
+        session: Credential<'_>,
+        to: WorkspaceId,
+        state: &HandoverState,
+        target: &str,
+    ) -> Result<Option<String>, GateError> {
+        let Some(caller) = self.identify(session).await? else { return Ok(None) };
+        let mut codes = self.codes.lock().unwrap();
+        let code = format!("code-{}", codes.len());
+        codes.insert(code.clone(), (to, *state, target.into(), caller.user));
+        Ok(Some(code))
+    }
+
+    async fn enter(
+        &self,
+        at: WorkspaceId,
+        code: &str,
+        states: &[HandoverState],
+    ) -> Result<Entered, GateError> {
+        let mut codes = self.codes.lock().unwrap();
+        match codes.get(code) {
+            Some((to, ..)) if *to != at => Ok(Entered::Used),
+            Some((_, wanted, ..)) if !states.contains(wanted) => Ok(Entered::AnotherBrowser),
+            None => Ok(Entered::Used),
+            Some((_, _, target, user)) => {
+                let (target, secret) = (target.clone(), format!("entered-by-{code}"));
+                self.entered.lock().unwrap().insert((at, secret.clone().into()), *user);
+                codes.remove(code);
+                Ok(Entered::Session { secret, target })
+            }
+        }
+    }
+
     async fn look(&self, _: WorkspaceId) {
         self.looks.fetch_add(1, SeqCst);
     }
@@ -214,6 +262,7 @@ pub(super) struct Options {
     pub(super) mode: ActivityMode,
     pub(super) trusted: Vec<ipnet::IpNet>,
     pub(super) rules: crate::idle::Rules,
+    pub(super) origins: Mode,
     /// What is not the proxy's.
     pub(super) application: axum::Router,
 }
@@ -225,6 +274,7 @@ impl Default for Options {
             mode: ActivityMode::Traffic,
             trusted: Vec::new(),
             rules: crate::idle::Rules::default(),
+            origins: Mode::Path,
             application: axum::Router::new().fallback(|| async { "the application" }),
         }
     }
@@ -241,8 +291,7 @@ impl Rig {
         let shutdown = CancellationToken::new();
         let settings = Settings {
             wake_hold: options.hold,
-            base_url: "http://code.example.com".into(),
-            hosts: hosts(),
+            hosts: hosts(options.origins),
             trusted_proxies: options.trusted,
             rules: Arc::new(options.rules),
         };
@@ -302,8 +351,9 @@ impl Rig {
 }
 
 /// What the rig answers for: its base, bare addresses, and a name that old tests use.
-fn hosts() -> Hosts {
-    Hosts::new("http://code.example.com", false, &["a".into(), "public.example".into()])
+fn hosts(mode: Mode) -> Hosts {
+    let origins = Origins::new("http://code.example.com", false, mode);
+    Hosts::new(origins, &["a".into(), "public.example".into()])
 }
 
 /// Serves a proxy on a port of its own, with an application beside it.
@@ -315,8 +365,10 @@ pub(super) async fn listen(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let application = front::Application::here(router);
+    let hosts = proxy.as_ref().map_or_else(|| hosts(Mode::Path), |proxy| proxy.settings.hosts.clone());
     let front = Arc::new(front::Front {
-        hosts: hosts(),
+        workspaces_only: matches!(hosts.origins().mode(), Mode::Port { .. }),
+        hosts,
         trusted_proxies: proxy
             .as_ref()
             .map(|proxy| proxy.settings.trusted_proxies.clone())

@@ -16,7 +16,7 @@ pub(crate) enum Visit {
 
 impl Visit {
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
-        if headers.contains_key(header::UPGRADE) || prefetched(headers) {
+        if headers.contains_key(header::UPGRADE) || policy::is_prefetch(headers) {
             return Self::Other;
         }
         let navigates = match headers.get("sec-fetch-mode") {
@@ -28,13 +28,6 @@ impl Visit {
         let navigates = navigates && dest.is_none_or(|dest| dest.as_bytes() == b"document");
         if navigates { Self::Navigation } else { Self::Other }
     }
-}
-
-/// A browser that loads a page before anybody asked for it is nobody opening it.
-fn prefetched(headers: &HeaderMap) -> bool {
-    let purpose = headers.get("purpose");
-    headers.contains_key("sec-purpose")
-        || purpose.is_some_and(|value| value.as_bytes().to_ascii_lowercase().starts_with(b"prefetch"))
 }
 
 fn accepts_html(headers: &HeaderMap) -> bool {

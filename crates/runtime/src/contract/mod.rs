@@ -94,6 +94,7 @@ impl Harness {
             volume: VolumeKey { owner, workspace, generation: Generation(1) },
             base_path: format!("/w/{workspace}/"),
             url: format!("http://localhost:8080/w/{workspace}/"),
+            api_url: "http://localhost:8080".to_owned(),
         }
     }
 

@@ -61,6 +61,7 @@ pub(super) fn workspace(
         format!("PORT={}", config.port),
         format!("CODEHUB_WORKSPACE_ID={id}"),
         format!("CODEHUB_URL={}", spec.url),
+        format!("CODEHUB_API_URL={}", spec.api_url),
     ];
     env.extend(config.ide.env.iter().map(|(name, value)| format!("{name}={value}")));
     if on_socket {

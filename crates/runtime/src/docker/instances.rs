@@ -509,7 +509,7 @@ impl Inner {
 
     async fn health(&self, id: WorkspaceId, container: &ContainerInspectResponse) -> Result<InstanceState> {
         let Some(upstream) = self.upstream(id, container) else { return Ok(InstanceState::Alive) };
-        let (id, base_path) = (id.to_string(), format!("/w/{id}/"));
+        let (id, base_path) = (id.to_string(), base_path(container));
         let fill = crate::ide::Fill {
             port: self.config.port,
             socket: None,
@@ -668,4 +668,12 @@ fn ended(container: &ContainerInspectResponse) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// What the paths of a container's program begin with: it was told when it was made.
+fn base_path(container: &ContainerInspectResponse) -> String {
+    let env = container.config.as_ref().and_then(|config| config.env.as_deref()).unwrap_or_default();
+    let url = env.iter().find_map(|item| item.strip_prefix("CODEHUB_URL=")).unwrap_or_default();
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.find('/').map_or("/", |at| &rest[at..]).to_owned()
 }

@@ -169,6 +169,7 @@ impl Inner {
             .env(GENERATION, record.generation.to_string())
             .env("CODEHUB_WORKSPACE_NAME", spec.name.replace('\0', ""))
             .env("CODEHUB_URL", spec.url.replace('\0', ""))
+            .env("CODEHUB_API_URL", spec.api_url.replace('\0', ""))
             .stdin(Stdio::from(lock.into_file()))
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log))

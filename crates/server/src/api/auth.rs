@@ -70,7 +70,7 @@ pub(super) fn signed_in(app: &App, status: StatusCode, signed_in: SignedIn) -> R
 /// tries waiting begins: 30 seconds, doubling up to 30 minutes. A browser that has signed in before (its cookie `device`)
 /// is counted by itself, and waits less. The body is at most 16 KiB and has to come within 10 seconds.
 #[utoipa::path(post, path = "/auth/login", tag = "sessions", security(()), request_body = Credentials, responses(
-    (status = 200, description = "Signed in; the session is in the cookie `session` (`__Host-session` by https)", body = SessionView),
+    (status = 200, description = "Signed in; the session is in the cookie `session` (`__Host-Http-session` by https)", body = SessionView),
     (status = 401, description = "UNAUTHORIZED: wrong username or password", body = ErrorBody),
     (status = 429, description = "TOO_MANY_ATTEMPTS, with Retry-After", body = ErrorBody),
 ))]

@@ -43,9 +43,9 @@ pub struct WorkspaceView {
     /// What to show: the phase.
     #[schema(value_type = PhaseName)]
     pub status: Phase,
-    /// Public base plus `path`.
+    /// Where it is opened: an origin of its own, unless the deployment has workspaces below paths.
     pub url: String,
-    /// `/w/{id}/`
+    /// What its paths begin with there: `/`, or `/w/{id}/`.
     pub path: String,
     /// Keyed by dotted names: `storage.volume_ready`, `storage.archive_ready`, `infra.container_ready`,
     /// `policy.healthy`; what nobody has observed yet is absent.
@@ -179,8 +179,8 @@ names!(RoleName, Role, "lowercase", [User, Admin]);
 impl WorkspaceView {
     pub fn of(workspace: &Workspace, owner: &str, app: &App) -> Self {
         let status = &workspace.status;
-        let path = path(workspace.id);
         let config = &app.config;
+        let origins = config.origins();
         let expiry = app.expiry(workspace);
         let at = |desired| expiry.filter(|expiry| expiry.to == desired).map(|expiry| expiry.acts_at);
         Self {
@@ -196,8 +196,8 @@ impl WorkspaceView {
             operation: status.operation,
             desired_state: workspace.desired,
             status: status.phase,
-            url: format!("{}{path}", config.public_base_url),
-            path,
+            url: origins.url(workspace.id),
+            path: origins.base_path(workspace.id),
             conditions: status.conditions.clone(),
             archive_key: status.archive_key,
             error: status.error.as_ref().map(|failure| ErrorView {
@@ -226,11 +226,6 @@ impl WorkspaceView {
             activity: None,
         }
     }
-}
-
-/// Where a workspace is below the public base.
-pub fn path(id: WorkspaceId) -> String {
-    format!("/w/{id}/")
 }
 
 /// A person.

@@ -98,7 +98,7 @@ mod tests {
             (&["xsession=x"], "-"),
             (&["Session=x"], "-"),
             (&["session"], "-"),
-            (&["__Host-session=x"], "-"),
+            (&["__Host-Http-session=x"], "-"),
             (&["bad=\u{e9}; session=x"], "x"),
             (&["session=x; session=y"], "several"),
             (&["session=x; session=x"], "several"),
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn by_https_only_names_count_that_nobody_else_can_set() {
         assert_eq!(find(&["session=x"], true), "-");
-        assert_eq!(find(&["session=x; __Host-session=y; __host-session=z"], true), "y");
-        assert_eq!(find(&["__Host-session=x; __Host-session=y"], true), "several");
+        assert_eq!(find(&["session=x; __Host-Http-session=y; __host-http-session=z"], true), "y");
+        assert_eq!(find(&["__Host-Http-session=x; __Host-Http-session=y"], true), "several");
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let plain = set("x", false);
         let plain = plain.to_str().unwrap();
         assert!(plain.starts_with("session=x; Path=/; HttpOnly; SameSite=Lax") && !plain.contains("Secure"));
-        let https = "__Host-session=x; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure";
+        let https = "__Host-Http-session=x; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure";
         assert_eq!(set("x", true), https);
         let device = "__Host-device=x; Path=/; HttpOnly; SameSite=Lax; Max-Age=15552000; Secure";
         assert_eq!(set_device("x", true), device);

@@ -23,6 +23,7 @@ use codehub_domain::{
     user::{Role, User},
 };
 use codehub_proxy::front::Arrival;
+use codehub_store::WorkspaceOrigin;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 
 use crate::app::App;
@@ -122,6 +123,26 @@ pub async fn identify_from(
     let found = app.store().session_use(&secret::hash(secret), lifetime).await?;
     let (session, user) = found.ok_or(AuthError::Unauthorized("the session has ended: sign in again"))?;
     let act = act(AuditActor::in_session(&user, session.id));
+    Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at), act })
+}
+
+/// Whose session at a workspace's own origin this is the secret of, for a request from this address. It is also a use of
+/// the session it came from.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn identify_entered(
+    app: &App,
+    secret: &str,
+    origin: WorkspaceOrigin,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+) -> Result<Identity, AuthError> {
+    let lifetime = session_lifetime_seconds(app);
+    let found = app.store().workspace_session_use(&secret::hash(secret), origin, lifetime).await?;
+    let (session, user) =
+        found.ok_or(AuthError::Unauthorized("the session has ended: open the workspace again"))?;
+    let act = act::of_request(headers, address).by(AuditActor::in_session(&user, session.id));
     Ok(Identity { user, via: Via::Session(session.id), until: moment(session.expires_at), act })
 }
 

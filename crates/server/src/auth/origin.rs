@@ -68,8 +68,12 @@ mod tests {
 
     #[test]
     fn only_our_own_pages_count_as_ours() {
-        let config =
-            Config::with(&[("data_dir", "/tmp/x"), ("public_base_url", "https://code.example.com")]).unwrap();
+        let config = Config::with(&[
+            ("data_dir", "/tmp/x"),
+            ("public_base_url", "https://code.example.com"),
+            ("proxy.domain", "apps.example"),
+        ])
+        .unwrap();
         let table: &[(&[(&str, &str)], Source)] = &[
             (&[], Source::Unsaid),
             (&[("sec-fetch-site", "same-origin")], Source::Ours),

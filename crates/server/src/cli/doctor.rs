@@ -3,6 +3,7 @@
 
 use std::{fmt::Display, io::ErrorKind, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
 
+use codehub_domain::origins::{LOCALHOST, Mode};
 use codehub_runtime::{IdeChoice, Safeguard, SafeguardState};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -39,9 +40,13 @@ pub(super) async fn run(config: &Config) -> ExitCode {
         if let Some(address) = config.metrics.listen {
             report.add("metrics address", listen(address, "METRICS_LISTEN").await);
         }
+        if let Some(address) = config.proxy.listen {
+            report.add("workspaces' address", listen(address, "PROXY_LISTEN").await);
+        }
     }
     report.add("public address", public_address(config));
     report.add("host names", host_names(config));
+    report.add("origins", origins(config).await);
     report.add("open files", open_files());
     let schema = schema(config).await;
     let usable = !matches!(schema, Bad(_));
@@ -142,6 +147,41 @@ fn public_address(config: &Config) -> Finding {
         Note(format!(
             "{base} is plain http: put TLS in front and set PUBLIC_BASE_URL to its https:// address"
         ))
+    }
+}
+
+/// What keeps workspaces from acting as their owners, and whether its names lead anywhere.
+async fn origins(config: &Config) -> Finding {
+    let base = &config.public_base_url;
+    match &config.proxy.origins {
+        Mode::Path => Note(format!(
+            "path: workspaces are below {base}/w/, so any page that one serves can act as its owner: set PROXY_DOMAIN, or PROXY_ORIGINS=port, unless everything in them is trusted"
+        )),
+        Mode::Port { port } => Note(format!(
+            "port: workspaces are at port {port}, apart from the dashboard but not from each other; PROXY_DOMAIN keeps them apart, too"
+        )),
+        Mode::Domain { name } if name == LOCALHOST => Good(
+            "{id}.localhost: browsers resolve it themselves (Safari since macOS 26; else PROXY_ORIGINS=port)"
+                .into(),
+        ),
+        Mode::Domain { name } => {
+            // Nobody has named this before, so only a wildcard answers.
+            let label = format!("{:032x}.{name}", rand::random::<u128>());
+            let found = tokio::net::lookup_host((label.as_str(), 443)).await;
+            match found.is_ok_and(|mut found| found.next().is_some()) {
+                true => {
+                    let shared = base.ends_with(&format!(".{name}")) || base.ends_with(&format!("//{name}"));
+                    if shared {
+                        Note(format!(
+                            "{{id}}.{name}: the dashboard is below the same domain, so workspaces can set cookies that are sent to it; a domain of its own is better"
+                        ))
+                    } else {
+                        Good(format!("{{id}}.{name}"))
+                    }
+                }
+                false => Bad(format!("{label} does not resolve: *.{name} must lead to this server (DNS)")),
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `codehub hold 2h -- make test`: keeps a workspace awake while a command runs, or for a while.
 //!
-//! A client of the API and nothing more: it needs `CODEHUB_URL`, `CODEHUB_TOKEN` and the workspace. In a
+//! A client of the API and nothing more: it needs `CODEHUB_API_URL`, `CODEHUB_TOKEN` and the workspace. In a
 //! workspace's own terminal two of them are there; only a token is needed. The lease is given back when the
 //! command ends, and ends by itself where that cannot be said any more.
 
@@ -25,9 +25,12 @@ pub(super) struct Options {
     /// The workspace's id; inside a workspace, that one
     #[arg(long, env = "CODEHUB_WORKSPACE_ID")]
     workspace: String,
-    /// Where the server is: http://127.0.0.1:8080. What a workspace is told, its own address, will do
-    #[arg(long, env = "CODEHUB_URL")]
-    url: String,
+    /// Where the server is: http://localhost:8080
+    #[arg(long, env = "CODEHUB_API_URL", required_unless_present = "workspace_url")]
+    url: Option<String>,
+    /// Where the workspace is, which an older server told it: that was below the server's own address
+    #[arg(long, env = "CODEHUB_URL", hide = true)]
+    workspace_url: Option<String>,
     /// Where the server is if that address does not answer; in a workspace with a network of its own it is told
     #[arg(long, env = "CODEHUB_LOCAL_URL", hide = true)]
     local_url: Option<String>,
@@ -79,8 +82,9 @@ fn host(url: &str) -> &str {
 
 async fn call(options: &Options, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
     let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let url = options.url.as_deref().or(options.workspace_url.as_deref()).unwrap_or_default();
     // Whichever way leads there, the server answers to its public name.
-    let host = host(&options.url).to_owned();
+    let host = host(url).to_owned();
     let made = |url: &str| {
         Request::builder()
             .method(method.clone())
@@ -91,7 +95,7 @@ async fn call(options: &Options, method: Method, path: &str, body: Option<Value>
             .body(Full::new(bytes.clone()))
             .with_context(|| format!("{url:?} is no address of a server"))
     };
-    let request = made(&options.url)?;
+    let request = made(url)?;
     let connector = HttpsConnectorBuilder::new()
         .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
         .context("the root certificates cannot be read")?
@@ -111,7 +115,7 @@ async fn call(options: &Options, method: Method, path: &str, body: Option<Value>
     let (status, bytes) = tokio::time::timeout(ANSWER_WITHIN, exchange)
         .await
         .context("no answer in time")?
-        .with_context(|| format!("{} cannot be reached", options.url))?;
+        .with_context(|| format!("{url} cannot be reached"))?;
     let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     if status == StatusCode::NO_CONTENT || status.is_success() {
         return Ok(answer);

@@ -8,7 +8,13 @@ use std::{
 };
 
 use codehub_archive::Verify;
-use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy};
+use codehub_domain::{
+    gc::GcPolicy,
+    limits::Limits,
+    origins::{LOCALHOST, Mode},
+    retry::Policy,
+};
+use codehub_proxy::hosts::{is_loopback, without_port};
 use codehub_runtime::{
     IdeChoice, SandboxChoice,
     docker::{FirewallChoice, PullPolicy, Reach},
@@ -97,6 +103,14 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
     let listen = r
         .read("listen", |text| text.parse::<SocketAddr>().ok().map(Some))
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
+    let (public_base_url, public_base_url_is_set) =
+        (public_base_url(&mut r, listen), r.is_set("public_base_url"));
+    let origins = origins(&mut r, listen, public_base_url_is_set.then_some(public_base_url.as_str()));
+    let proxy_listen = proxy_listen(&mut r, listen, &origins);
+    let origins = match (origins, proxy_listen) {
+        (Mode::Port { .. }, Some(address)) => Mode::Port { port: address.port() },
+        (origins, _) => origins,
+    };
     let config = Config {
         file: None,
         secrets_in_file: false,
@@ -109,8 +123,8 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         ),
         listen,
         data_dir: data_dir(&mut r, home),
-        public_base_url: public_base_url(&mut r, listen),
-        public_base_url_is_set: r.is_set("public_base_url"),
+        public_base_url: on_localhost(public_base_url, &origins),
+        public_base_url_is_set,
         exec: r.read("exec", |word| Some(word == "on")),
         hosts_allowed: r.read("hosts_allowed", value::hosts),
         metrics: MetricsConfig {
@@ -174,7 +188,7 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
             max_hold: r.duration("activity.max_hold"),
             rules: Some(r.text("activity.rules")).filter(|path| !path.is_empty()).map(PathBuf::from),
         },
-        proxy: ProxyConfig { wake_hold: r.duration("proxy.wake_hold") },
+        proxy: ProxyConfig { wake_hold: r.duration("proxy.wake_hold"), origins, listen: proxy_listen },
         runtime: runtime(&mut r),
         archive: archive(&mut r),
         auth: AuthConfig {
@@ -358,6 +372,99 @@ fn public_base_url(r: &mut Reader<'_>, listen: SocketAddr) -> String {
         ip => ip,
     };
     format!("http://{}", SocketAddr::new(host, listen.port()))
+}
+
+/// The host in a base address.
+fn host_of(base_url: &str) -> &str {
+    let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+    without_port(authority.as_bytes()).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or(authority)
+}
+
+/// What keeps workspaces apart; `base` is the dashboard's address where somebody chose it.
+fn origins(r: &mut Reader<'_>, listen: SocketAddr, base: Option<&str>) -> Mode {
+    let domains: Vec<String> = r.read("proxy.domain", value::hosts);
+    let choice = r.text("proxy.origins");
+    if domains.len() > 1
+        || domains.iter().any(|domain| domain.parse::<IpAddr>().is_ok() || domain.starts_with('['))
+    {
+        r.complain("proxy.domain (PROXY_DOMAIN) must be one domain name, such as apps.example.com");
+    }
+    let domain = domains.into_iter().next();
+    let is_local = match base {
+        Some(base) => is_loopback(host_of(base).as_bytes()),
+        None => [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&listen.ip()),
+    };
+    let port = Mode::Port { port: listen.port().wrapping_add(1) };
+    match (choice.as_str(), domain) {
+        ("auto" | "domain", Some(name)) => {
+            if name == LOCALHOST && !is_local {
+                r.complain("proxy.domain is localhost, but public_base_url or listen is not on this machine");
+            } else if name != LOCALHOST && base.is_none() {
+                r.complain(format!(
+                    "proxy.domain is {name:?}, but public_base_url (PUBLIC_BASE_URL) does not say where the dashboard is: people are sent there to sign in"
+                ));
+            }
+            Mode::Domain { name }
+        }
+        ("auto" | "domain", None) if is_local => Mode::Domain { name: LOCALHOST.into() },
+        ("auto", None) if base.is_none() => port,
+        ("auto", None) => {
+            r.complain(format!(
+                "public_base_url is {:?}, but nothing says how workspaces are kept apart from it. Choose one: \
+                 PROXY_DOMAIN=apps.example.com gives every workspace a name of its own (needs DNS and a certificate for *.apps.example.com); \
+                 PROXY_ORIGINS=port serves workspaces at a second port (PROXY_LISTEN, {} unless set), apart from the dashboard but not from each other; \
+                 PROXY_ORIGINS=path keeps them below {}/w/ and nothing apart: only where you trust everything that runs in workspaces",
+                base.unwrap_or_default(),
+                SocketAddr::new(listen.ip(), listen.port().wrapping_add(1)),
+                base.unwrap_or_default(),
+            ));
+            Mode::Path
+        }
+        ("domain", None) => {
+            r.complain("proxy.origins is \"domain\", but proxy.domain (PROXY_DOMAIN) does not say which");
+            Mode::Path
+        }
+        (choice, domain) => {
+            if domain.is_some() {
+                r.complain(format!(
+                    "proxy.domain (PROXY_DOMAIN) is set, but proxy.origins is {choice:?}: only \"domain\" uses it"
+                ));
+            }
+            if choice == "port" { port } else { Mode::Path }
+        }
+    }
+}
+
+/// Where workspaces are served apart, for a second port.
+fn proxy_listen(r: &mut Reader<'_>, listen: SocketAddr, origins: &Mode) -> Option<SocketAddr> {
+    let set: Option<SocketAddr> = r.read("proxy.listen", value::maybe_address);
+    match origins {
+        Mode::Port { .. } => {
+            let next = if listen.port() == 0 { 0 } else { listen.port().wrapping_add(1) };
+            let address = set.unwrap_or(SocketAddr::new(listen.ip(), next));
+            if address == listen && listen.port() != 0 {
+                r.complain("proxy.listen must not be the same as listen: it keeps workspaces apart from the dashboard");
+            }
+            Some(address)
+        }
+        Mode::Domain { .. } | Mode::Path => {
+            if set.is_some() {
+                r.complain("proxy.listen (PROXY_LISTEN) is set, but only proxy.origins = \"port\" uses it");
+            }
+            None
+        }
+    }
+}
+
+/// The dashboard's address, by the one name of this machine below which workspaces can have names.
+fn on_localhost(base_url: String, origins: &Mode) -> String {
+    match (origins, base_url.split_once("://")) {
+        (Mode::Domain { name }, Some((scheme, authority))) if name == LOCALHOST => {
+            let host = host_of(&base_url);
+            format!("{scheme}://{LOCALHOST}{}", &authority[host.len()..])
+        }
+        _ => base_url,
+    }
 }
 
 fn cross_check(r: &mut Reader<'_>, config: &Config) {

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Config, build,
-    table::{NOT_OFFERED, SETTINGS, Setting, by_key},
+    table::{SETTINGS, Setting, by_key},
     unknown_env::unknown_env,
     value,
 };
@@ -86,8 +86,6 @@ pub enum ConfigError {
     Value { key: String, value: String, origin: Origin, why: String },
     #[error("{path}: there is no setting `{key}`{}", nearest.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     UnknownKey { path: String, key: String, nearest: Option<&'static str> },
-    #[error("{name} is set{shown}, but not offered by this version: {why}; unset it")]
-    NotOffered { name: &'static str, shown: String, why: &'static str },
     #[error("the configuration file {path} (named by {by}) cannot be read: {why}")]
     Unreadable { path: String, by: &'static str, why: String },
     #[error("{path} is not valid TOML: {why}")]
@@ -173,13 +171,6 @@ impl Effective {
     /// Everything that is wrong, not only the first.
     pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
-        for &(name, why) in NOT_OFFERED {
-            if let Some(value) = sources.env(name) {
-                // The rest of it may hold a password.
-                let scheme = value.split_once("://").map(|(scheme, _)| format!(" ({scheme}://…)"));
-                errors.push(ConfigError::NotOffered { name, shown: scheme.unwrap_or_default(), why });
-            }
-        }
         let (file, in_file) = read_file(sources, &mut errors);
         for key in sources.flags.set.keys().filter(|key| by_key(key).is_none()) {
             errors.push(unknown("command line", key));

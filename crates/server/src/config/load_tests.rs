@@ -1,5 +1,7 @@
 use std::{collections::HashSet, time::Duration};
 
+use codehub_domain::origins::Mode;
+
 use super::*;
 use crate::config::{default_file, effective_toml};
 
@@ -30,7 +32,8 @@ fn errors(sources: &Sources) -> String {
 fn the_defaults_are_valid_and_as_documented() {
     let config = Effective::load(&sources(&[], &[])).unwrap().config;
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.public_base_url, "http://127.0.0.1:8080");
+    assert_eq!(config.public_base_url, "http://localhost:8080");
+    assert!(config.origins().is_localhost());
     assert_eq!(config.data_dir, Path::new("/home/somebody/.local/share/codehub"));
     assert_eq!((config.ttl.standby_seconds, config.ttl.archive_seconds), (600, 1800));
     assert_eq!(config.coordinator.gc_interval, Duration::from_secs(4 * 3600));
@@ -116,12 +119,7 @@ fn settings_are_checked_against_each_other() {
 }
 
 #[test]
-fn what_this_version_does_not_offer_is_refused() {
-    for (name, _) in NOT_OFFERED {
-        let message = errors(&sources(&[(name, "something")], &[]));
-        assert!(message.contains(name) && message.contains("this version"), "{message}");
-        assert!(!message.contains("something"));
-    }
+fn a_database_is_taken() {
     assert!(Effective::load(&sources(&[("DATABASE_URL", "")], &[])).is_ok(), "empty is not set");
 }
 
@@ -187,10 +185,67 @@ fn the_base_url_follows_the_listen_address() {
             base
         );
     }
-    let s = sources(&[("PUBLIC_BASE_URL", "https://Code.example.com/")], &[]);
+    let s = sources(&[("PUBLIC_BASE_URL", "https://Code.example.com/"), ("PROXY_ORIGINS", "path")], &[]);
     let config = Effective::load(&s).unwrap().config;
     assert!(config.is_https());
     assert_eq!(config.public_base_url, "https://code.example.com");
+}
+
+#[test]
+fn what_keeps_workspaces_apart_follows_from_the_addresses() {
+    let of = |env: &[(&str, &str)]| {
+        let config = Effective::load(&sources(env, &[])).unwrap().config;
+        (
+            config.proxy.origins.clone(),
+            config.public_base_url.clone(),
+            config.proxy.listen.map(|at| at.to_string()),
+        )
+    };
+    let domain = |name: &str| Mode::Domain { name: name.into() };
+    let (local, wide) = ("http://localhost:8080", "https://code.example.com");
+    assert_eq!(of(&[]), (domain("localhost"), local.into(), None));
+    assert_eq!(
+        of(&[("PUBLIC_BASE_URL", "http://127.0.0.1:8080")]),
+        (domain("localhost"), local.into(), None)
+    );
+    assert_eq!(of(&[("CODEHUB_LISTEN", "[::1]:8080")]), (domain("localhost"), local.into(), None));
+    assert_eq!(
+        of(&[("CODEHUB_LISTEN", "0.0.0.0:8080")]),
+        (Mode::Port { port: 8081 }, "http://127.0.0.1:8080".into(), Some("0.0.0.0:8081".into()))
+    );
+    assert_eq!(
+        of(&[("PUBLIC_BASE_URL", wide), ("PROXY_ORIGINS", "port"), ("PROXY_LISTEN", "127.0.0.1:99")]),
+        (Mode::Port { port: 99 }, wide.into(), Some("127.0.0.1:99".into()))
+    );
+    assert_eq!(
+        of(&[("PUBLIC_BASE_URL", wide), ("PROXY_DOMAIN", "Apps.example")]),
+        (domain("apps.example"), wide.into(), None)
+    );
+    assert_eq!(of(&[("PROXY_ORIGINS", "path")]).0, Mode::Path);
+}
+
+#[test]
+fn a_choice_that_has_to_be_made_is_named_with_what_each_needs() {
+    let message = errors(&sources(&[("PUBLIC_BASE_URL", "https://code.example.com")], &[]));
+    for part in
+        ["PROXY_DOMAIN", "certificate", "PROXY_ORIGINS=port", "PROXY_LISTEN", "PROXY_ORIGINS=path", "trust"]
+    {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let base = ("PUBLIC_BASE_URL", "https://code.example.com");
+    for (env, part) in [
+        (vec![base, ("PROXY_ORIGINS", "domain")], "PROXY_DOMAIN"),
+        (vec![base, ("PROXY_DOMAIN", "localhost")], "not on this machine"),
+        (vec![base, ("PROXY_DOMAIN", "a.example, b.example")], "one domain name"),
+        (vec![base, ("PROXY_DOMAIN", "10.0.0.1")], "one domain name"),
+        (vec![("PROXY_DOMAIN", "apps.example")], "PUBLIC_BASE_URL"),
+        (vec![base, ("PROXY_ORIGINS", "path"), ("PROXY_DOMAIN", "a.example")], "PROXY_DOMAIN"),
+        (vec![base, ("PROXY_ORIGINS", "path"), ("PROXY_LISTEN", "127.0.0.1:1")], "PROXY_LISTEN"),
+        (vec![("PROXY_ORIGINS", "port"), ("PROXY_LISTEN", "127.0.0.1:8080")], "same as listen"),
+    ] {
+        let message = errors(&sources(&env, &[]));
+        assert!(message.contains(part), "{part}: {message}");
+    }
 }
 
 #[test]
@@ -240,7 +295,7 @@ fn names_are_unique_and_tables_stay_together() {
 fn every_key_that_is_read_is_a_setting_and_every_setting_is_read() {
     let s3 =
         [("s3.bucket", "b"), ("s3.endpoint", "http://s3"), ("s3.access_key", "a"), ("s3.secret_key", "s")];
-    let flags = [&s3[..], &[("public_base_url", "http://here")]].concat();
+    let flags = [&s3[..], &[("public_base_url", "http://here"), ("proxy.origins", "port")]].concat();
     let effective = Effective::load(&sources(&[], &flags)).expect("every key that is read is a setting");
     Effective::load(&sources(&[], &[])).expect("also where nothing is set");
     for setting in SETTINGS {

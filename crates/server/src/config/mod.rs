@@ -5,7 +5,13 @@
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use codehub_domain::{gc::GcPolicy, limits::Limits, retry::Policy, ttl::TtlPolicy};
+use codehub_domain::{
+    gc::GcPolicy,
+    limits::Limits,
+    origins::{Mode, Origins},
+    retry::Policy,
+    ttl::TtlPolicy,
+};
 
 mod build;
 mod images;
@@ -34,7 +40,7 @@ pub struct Config {
     pub unknown_env: Vec<String>,
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
-    /// `http://127.0.0.1:8080` unless set: no trailing slash.
+    /// `http://localhost:8080` unless set: no trailing slash.
     pub public_base_url: String,
     /// Whether somebody chose it.
     pub public_base_url_is_set: bool,
@@ -180,6 +186,10 @@ pub struct ActivityConfig {
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
     pub wake_hold: Duration,
+    /// What keeps workspaces apart from the dashboard.
+    pub origins: Mode,
+    /// Where workspaces alone are served, for [`Mode::Port`].
+    pub listen: Option<SocketAddr>,
 }
 
 /// Where and as what workspaces run.
@@ -331,11 +341,12 @@ impl Config {
 
     /// Under which host names this server answers.
     pub fn hosts(&self) -> codehub_proxy::hosts::Hosts {
-        codehub_proxy::hosts::Hosts::new(
-            &self.public_base_url,
-            self.public_base_url_is_set,
-            &self.hosts_allowed,
-        )
+        codehub_proxy::hosts::Hosts::new(self.origins(), &self.hosts_allowed)
+    }
+
+    /// Where people find the dashboard and workspaces.
+    pub fn origins(&self) -> Origins {
+        Origins::new(&self.public_base_url, self.public_base_url_is_set, self.proxy.origins.clone())
     }
 
     /// Whether people reach us by https, so that cookies may be `Secure`.

@@ -526,6 +526,27 @@ pub static SETTINGS: &[Setting] = &[
         "A file with more rules about what an IDE's tab does by itself, in the form docs/ACTIVITY.md describes; asked before the built-in ones.",
     ),
     setting(
+        "proxy.origins",
+        "PROXY_ORIGINS",
+        "auto",
+        ValueKind::OneOf(&["auto", "domain", "port", "path"]),
+        "What keeps the pages of workspaces from acting as their owner. domain: every workspace has a name of its own, {id}.proxy.domain. port: workspaces are at another port than the dashboard, and not kept apart from each other. path: below the dashboard's own address, /w/{id}/, where nothing is kept apart; only where everything that runs in workspaces is trusted. auto: domain where proxy.domain is set; domain with localhost where people reach this server on this machine only; port where public_base_url is not set.",
+    ),
+    setting(
+        "proxy.domain",
+        "PROXY_DOMAIN",
+        "",
+        ValueKind::Hosts,
+        "The domain below which every workspace has a name: apps.example.com. Needs DNS and a certificate for *.apps.example.com; best a registrable domain of its own. Empty: localhost, where people reach this server on this machine only.",
+    ),
+    setting(
+        "proxy.listen",
+        "PROXY_LISTEN",
+        "",
+        ValueKind::MaybeAddress,
+        "For proxy.origins = \"port\": where workspaces are served, address and port. People reach it at the host of public_base_url and this port. Empty: the listen address with the next port.",
+    ),
+    setting(
         "proxy.wake_hold",
         "PROXY_WAKE_HOLD",
         "3s",
@@ -554,11 +575,6 @@ pub static SETTINGS: &[Setting] = &[
         "How it is written. `auto`: for people on a terminal, JSON otherwise.",
     ),
 ];
-
-/// Names that mean something to CodeHub but not to this version. To take one and do nothing would be
-/// worse than to refuse it.
-pub static NOT_OFFERED: &[(&str, &str)] =
-    &[("PROXY_DOMAIN", "this version serves workspaces below /w/{id}/ only")];
 
 /// The setting that a file calls `key`.
 pub fn by_key(key: &str) -> Option<&'static Setting> {

@@ -47,6 +47,7 @@ async fn an_instance_that_reappears_is_found_and_ended() {
         image_ref: String::new(),
         volume,
         url: String::new(),
+        api_url: "http://localhost:8080".to_owned(),
         base_path: String::new(),
     };
     backends.instances.start(&spec, &Fence::open()).await.unwrap();

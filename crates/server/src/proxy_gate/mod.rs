@@ -21,18 +21,19 @@ use codehub_proxy::{
     idle::Rules,
 };
 use codehub_runtime::Upstream;
-use codehub_store::{Asked, Changes, Store, bus::Bus};
+use codehub_store::{Asked, Changes, Handover, Redeemed, Store, WorkspaceOrigin, bus::Bus};
 use http::{HeaderMap, HeaderValue, header};
 
 use self::opened::Opened;
 use crate::{
     app::App,
-    auth::{self, AuthError, Via, act},
+    auth::{self, AuthError, Identity, Via, act, secret},
     config::Config,
     service::{self, Denied},
 };
 use codehub_proxy::gate::{
-    ArchiveFacts, Caller, Credential, Gate, GateError, ProxyIde, Sleep, Woken, WorkspaceView,
+    ArchiveFacts, Caller, Credential, Entered, Gate, GateError, HandoverState, ProxyIde, Sleep, Woken,
+    WorkspaceView,
 };
 
 /// Holds the app weakly, so that the app may own the proxy.
@@ -58,24 +59,44 @@ fn unreachable(error: impl std::fmt::Display) -> GateError {
     GateError(error.to_string())
 }
 
-/// The headers as they would look if this credential were all that was sent.
-fn only(credential: Credential<'_>, https: bool) -> Option<HeaderMap> {
+/// How long a code leads somewhere.
+const CODE_SECONDS: u32 = 60;
+
+fn origin_of(workspace: WorkspaceId) -> WorkspaceOrigin {
+    WorkspaceOrigin { workspace, port: None }
+}
+
+/// Whose credential this is, with what the headers say of where it came from.
+async fn identify(
+    app: &App,
+    credential: Credential<'_>,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+) -> Result<Identity, AuthError> {
     let (name, prefix, secret) = match credential {
+        Credential::Workspace(id, secret) => {
+            let secret = std::str::from_utf8(secret).unwrap_or_default();
+            return auth::identify_entered(app, secret, origin_of(id), headers, address).await;
+        }
         Credential::Session(secret) => {
-            (header::COOKIE, format!("{}=", CookieNames::of(https).session), secret)
+            (header::COOKIE, format!("{}=", CookieNames::of(app.config.is_https()).session), secret)
         }
         Credential::Bearer(secret) => (header::AUTHORIZATION, "Bearer ".into(), secret),
     };
-    let value = HeaderValue::from_bytes(&[prefix.as_bytes(), secret].concat()).ok()?;
-    Some(HeaderMap::from_iter([(name, value)]))
+    // The headers as they would look if this credential were all that was sent.
+    let mut headers = headers.clone();
+    headers.remove(header::COOKIE);
+    headers.remove(header::AUTHORIZATION);
+    let value = HeaderValue::from_bytes(&[prefix.as_bytes(), secret].concat());
+    headers.insert(name, value.map_err(|_| AuthError::Unauthorized("this is no credential"))?);
+    auth::identify_from(app, &headers, address).await
 }
 
 #[async_trait]
 impl Gate for AppGate {
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError> {
         let app = self.app()?;
-        let Some(headers) = only(credential, app.config.is_https()) else { return Ok(None) };
-        match auth::identify(&app, &headers).await {
+        match identify(&app, credential, &HeaderMap::new(), None).await {
             Ok(identity) => Ok(Some(Caller {
                 user: identity.user.id,
                 by_cookie: match identity.via {
@@ -162,9 +183,54 @@ impl Gate for AppGate {
         }
     }
 
-    fn opened(&self, id: WorkspaceId, headers: &HeaderMap, address: IpAddr) {
+    async fn hand_over(
+        &self,
+        session: Credential<'_>,
+        to: WorkspaceId,
+        state: &HandoverState,
+        target: &str,
+    ) -> Result<Option<String>, GateError> {
+        let app = self.app()?;
+        let identity = match identify(&app, session, &HeaderMap::new(), None).await {
+            Ok(identity) => identity,
+            Err(AuthError::Unauthorized(_) | AuthError::SeveralSessions) => return Ok(None),
+            Err(AuthError::Store(error)) => return Err(unreachable(error)),
+        };
+        let Via::Session(session) = identity.via else { return Ok(None) };
+        let code = secret::new_secret();
+        let handover =
+            Handover { session, origin: origin_of(to), state: state.to_vec(), target: target.to_owned() };
+        let saved = self.store.handover_create(&secret::hash(&code), &handover, CODE_SECONDS).await;
+        Ok(saved.map_err(unreachable)?.then_some(code))
+    }
+
+    async fn enter(
+        &self,
+        at: WorkspaceId,
+        code: &str,
+        states: &[HandoverState],
+    ) -> Result<Entered, GateError> {
+        let cookie = secret::new_secret();
+        let (code, hash) = (secret::hash(code), secret::hash(&cookie));
+        let mut redeemed = Redeemed::AnotherState;
+        for state in states {
+            redeemed =
+                self.store.handover_redeem(&code, origin_of(at), state, &hash).await.map_err(unreachable)?;
+            if redeemed != Redeemed::AnotherState {
+                break;
+            }
+        }
+        Ok(match redeemed {
+            Redeemed::Entered { target } => Entered::Session { secret: cookie, target },
+            Redeemed::Unknown => Entered::Used,
+            Redeemed::Late => Entered::Late,
+            Redeemed::AnotherState => Entered::AnotherBrowser,
+        })
+    }
+
+    fn opened(&self, id: WorkspaceId, credential: Credential<'_>, headers: &HeaderMap, address: IpAddr) {
         if let Ok(app) = self.app() {
-            self.opened.note(app, id, headers, address);
+            self.opened.note(app, id, credential, headers, address);
         }
     }
 
@@ -208,7 +274,6 @@ impl Sink for ActivitySink {
 fn settings(config: &Config, rules: Arc<Rules>) -> Settings {
     Settings {
         wake_hold: config.proxy.wake_hold,
-        base_url: config.public_base_url.clone(),
         hosts: config.hosts(),
         trusted_proxies: config.trusted_proxies.clone(),
         rules,

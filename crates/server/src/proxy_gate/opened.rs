@@ -11,13 +11,11 @@ use codehub_domain::{
     WorkspaceId,
     audit::{AuditAction, AuditEntry, AuditObject, OPENED_SECONDS},
 };
-use http::{HeaderMap, header::AUTHORIZATION};
+use codehub_proxy::gate::Credential;
+use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    app::App,
-    auth::{self, act},
-};
+use crate::{app::App, auth::act};
 
 /// So many are remembered: more only ask the store, which counts them together, too.
 const CAPACITY: usize = 4096;
@@ -30,14 +28,22 @@ pub(super) struct Opened(Mutex<HashMap<Key, Instant>>);
 
 impl Opened {
     /// Somebody who may has opened it with these headers.
-    pub(super) fn note(&self, app: Arc<App>, id: WorkspaceId, headers: &HeaderMap, address: IpAddr) {
-        if !self.is_new((credentials(headers, app.config.is_https()), id), Instant::now()) {
+    pub(super) fn note(
+        &self,
+        app: Arc<App>,
+        id: WorkspaceId,
+        credential: Credential<'_>,
+        headers: &HeaderMap,
+        address: IpAddr,
+    ) {
+        if !self.is_new((hash(credential), id), Instant::now()) {
             return;
         }
-        let headers = headers.clone();
+        let (headers, kept) = (headers.clone(), Kept::of(credential));
         tokio::spawn(async move {
+            let found = super::identify(&app, kept.credential(), &headers, Some(address)).await;
             // Whoever has signed out meanwhile was let in a moment ago; there is nobody to name.
-            let Ok(identity) = auth::identify_from(&app, &headers, Some(address)).await else { return };
+            let Ok(identity) = found else { return };
             let Ok(Some(workspace)) = app.store().workspace_get(id).await else { return };
             let object = AuditObject::workspace(id, &workspace.name);
             let entry = AuditEntry::ok(AuditAction::WorkspaceOpened, object);
@@ -62,36 +68,52 @@ impl Opened {
     }
 }
 
+/// A credential that outlives its request for a moment.
+enum Kept {
+    Session(Vec<u8>),
+    Workspace(WorkspaceId, Vec<u8>),
+    Bearer(Vec<u8>),
+}
+
+impl Kept {
+    fn of(credential: Credential<'_>) -> Self {
+        match credential {
+            Credential::Session(secret) => Self::Session(secret.into()),
+            Credential::Workspace(id, secret) => Self::Workspace(id, secret.into()),
+            Credential::Bearer(secret) => Self::Bearer(secret.into()),
+        }
+    }
+
+    fn credential(&self) -> Credential<'_> {
+        match self {
+            Self::Session(secret) => Credential::Session(secret),
+            Self::Workspace(id, secret) => Credential::Workspace(*id, secret),
+            Self::Bearer(secret) => Credential::Bearer(secret),
+        }
+    }
+}
+
 /// Secrets are not kept, only what they hash to.
-fn credentials(headers: &HeaderMap, https: bool) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    for secret in auth::cookie::session_secrets(headers, https) {
-        digest.update(secret);
-        digest.update([0]);
-    }
-    for value in headers.get_all(AUTHORIZATION) {
-        digest.update(value.as_bytes());
-        digest.update([0]);
-    }
-    digest.finalize().into()
+fn hash(credential: Credential<'_>) -> [u8; 32] {
+    let (Credential::Session(secret) | Credential::Workspace(_, secret) | Credential::Bearer(secret)) =
+        credential;
+    Sha256::digest(secret).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use http::header::COOKIE;
-
     use super::*;
 
     #[test]
     fn once_an_hour_for_each() {
         let (opened, now) = (Opened::default(), Instant::now());
         let id = |n| WorkspaceId::from_uuid(uuid::Uuid::from_u128(n));
-        let with =
-            |cookie: &str| credentials(&HeaderMap::from_iter([(COOKIE, cookie.parse().unwrap())]), false);
-        let (ann, bob) = (with("session=a; x=1"), with("session=b"));
+        let with = |secret: &str| hash(Credential::Session(secret.as_bytes()));
+        let (ann, bob) = (with("a"), with("b"));
         assert!(opened.is_new((ann, id(1)), now));
         assert!(!opened.is_new((ann, id(1)), now + Duration::from_secs(3599)));
-        assert!(!opened.is_new((with("x=2; session=a"), id(1)), now), "another cookie is no other session");
+        let again = hash(Credential::Workspace(id(1), b"a"));
+        assert!(!opened.is_new((again, id(1)), now), "the same secret is the same session");
         assert!(opened.is_new((ann, id(2)), now) && opened.is_new((bob, id(1)), now));
         assert!(opened.is_new((ann, id(1)), now + Duration::from_secs(3600)));
         for n in 0..2 * CAPACITY as u128 {

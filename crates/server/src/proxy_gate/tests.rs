@@ -90,7 +90,9 @@ impl Server {
             archives: fake,
             name: None,
         };
-        let config = Config::with(&[&[("data_dir", "/nowhere")], settings].concat()).unwrap();
+        let config =
+            Config::with(&[&[("data_dir", "/nowhere"), ("proxy.origins", "path")], settings].concat())
+                .unwrap();
         let (user, session) = (UserId::from_uuid(Uuid::now_v7()), SessionId::from_uuid(Uuid::now_v7()));
         store.user_create(by(), user, "owner", "-", Role::User).await.unwrap();
         store.session_create(by(), session, user, &secret::hash(SECRET), 3600).await.unwrap();

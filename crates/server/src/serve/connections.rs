@@ -1,9 +1,16 @@
 //! Connections: accepted, limited, served by [`codehub_proxy::front`], and drained at the end.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use axum::Router;
+use codehub_domain::origins::{Mode, Origins};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -36,14 +43,17 @@ const CHECKS_HEADS_WITHIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// The threads that serve connections cannot be had.
 pub async fn run(listeners: impl Into<Listeners>, router: Router, app: &Arc<App>) -> anyhow::Result<()> {
-    let Listeners { people: listener, checks } = listeners.into();
+    let Listeners { people, also, workspaces, checks } = listeners.into();
     let mut workers = Workers::start().context("the threads that serve connections cannot be started")?;
     let proxy = app.config.role.answers().then(|| start_proxy(app));
     // With a token of its own: requests under way are still activity.
     let traffic_ended = CancellationToken::new();
     let flusher = tokio::spawn(flush_activity(app, traffic_ended.clone()));
     let checks = checks.map(|listener| tokio::spawn(answer_checks(listener, app.clone())));
-    accept_all(listener, checks.is_some(), router, proxy, app, &mut workers).await;
+    let mut listeners = vec![(people, false)];
+    listeners.extend(also.into_iter().map(|listener| (listener, false)));
+    listeners.extend(workspaces.map(|listener| (listener, true)));
+    accept_all(listeners, checks.is_some(), router, proxy, app, &mut workers).await;
     if let Some(checks) = checks {
         let _ = checks.await;
     }
@@ -66,8 +76,9 @@ fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = (
     app.activity.clone().run_flusher(app.config.activity.flush_interval, Arc::new(sink), until)
 }
 
+/// Serves every connection; of the listeners, some are for workspaces alone.
 async fn accept_all(
-    listener: TcpListener,
+    listeners: Vec<(TcpListener, bool)>,
     checks_apart: bool,
     router: Router,
     proxy: Option<Arc<Proxy>>,
@@ -75,13 +86,19 @@ async fn accept_all(
     workers: &mut Workers,
 ) {
     let config = &app.config;
-    let front = Arc::new(Front {
-        proxy: proxy.clone(),
-        application: Application::here(router),
-        hosts: config.hosts(),
-        trusted_proxies: config.trusted_proxies.clone(),
-        heads_within: HEADS_WITHIN,
-    });
+    let application = Application::here(router);
+    let front = |workspaces_only| {
+        Arc::new(Front {
+            proxy: proxy.clone(),
+            application: application.clone(),
+            hosts: config.hosts(),
+            workspaces_only,
+            trusted_proxies: config.trusted_proxies.clone(),
+            heads_within: HEADS_WITHIN,
+        })
+    };
+    let (listeners, fronts): (Vec<_>, Vec<_>) =
+        listeners.into_iter().map(|(listener, workspaces_only)| (listener, front(workspaces_only))).unzip();
     let limits = PlaceLimits {
         total: most_connections(),
         for_checks: if checks_apart { 0 } else { FOR_CHECKS },
@@ -90,8 +107,8 @@ async fn accept_all(
     };
     let places = Places::new(limits, config.trusted_proxies.clone(), config.metrics.allow.clone());
     let connections = TaskTracker::new();
-    while let Some((stream, peer, place)) = accept(&listener, &places, &app.shutdown).await {
-        let (front, shutdown) = (front.clone(), app.shutdown.clone());
+    while let Some((stream, peer, place, at)) = accept(&listeners, &places, &app.shutdown).await {
+        let (front, shutdown) = (fronts[at].clone(), app.shutdown.clone());
         workers.next().spawn(connections.track_future(async move {
             let stream = match stream.and_then(TcpStream::from_std) {
                 Ok(stream) => stream,
@@ -106,7 +123,7 @@ async fn accept_all(
             open.decrement(1.0);
         }));
     }
-    drop(listener);
+    drop(listeners);
     tracing::info!(drain_seconds = app.config.shutdown_drain.as_secs(), "stopping: no new connections");
     connections.close();
     let drained = async {
@@ -138,7 +155,11 @@ async fn answer_checks(listener: TcpListener, app: Arc<App>) {
         proxy: None,
         application: Application::here(super::checks_router(&app)),
         // By address, as machines do; by name where that is allowed.
-        hosts: Hosts::new(&app.config.public_base_url, false, &app.config.hosts_allowed),
+        hosts: Hosts::new(
+            Origins::new(&app.config.public_base_url, false, Mode::Path),
+            &app.config.hosts_allowed,
+        ),
+        workspaces_only: false,
         trusted_proxies: app.config.trusted_proxies.clone(),
         heads_within: CHECKS_HEADS_WITHIN,
     });
@@ -150,7 +171,8 @@ async fn answer_checks(listener: TcpListener, app: Arc<App>) {
     };
     let places = Places::new(limits, Vec::new(), Vec::new());
     let connections = TaskTracker::new();
-    while let Some((stream, peer, place)) = accept(&listener, &places, &app.shutdown).await {
+    let listeners = [listener];
+    while let Some((stream, peer, place, _)) = accept(&listeners, &places, &app.shutdown).await {
         let (front, shutdown) = (front.clone(), app.shutdown.clone());
         connections.spawn(async move {
             if let Ok(stream) = stream.and_then(TcpStream::from_std) {
@@ -158,31 +180,46 @@ async fn answer_checks(listener: TcpListener, app: Arc<App>) {
             }
         });
     }
-    drop(listener);
+    drop(listeners);
     connections.close();
     let _ = tokio::time::timeout(app.config.shutdown_drain, connections.wait()).await;
 }
 
-type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, Arc<Place>);
+/// With the number of the listener.
+type Accepted = (std::io::Result<std::net::TcpStream>, SocketAddr, Arc<Place>, usize);
+
+/// The next connection at any of them, and at which.
+fn poll_any(
+    listeners: &[TcpListener],
+    cx: &mut Context<'_>,
+) -> Poll<(usize, std::io::Result<(TcpStream, SocketAddr)>)> {
+    for (at, listener) in listeners.iter().enumerate() {
+        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+            return Poll::Ready((at, accepted));
+        }
+    }
+    Poll::Pending
+}
 
 /// The next connection that gets a place; the others are closed. `None`: the server stops.
 async fn accept(
-    listener: &TcpListener,
+    listeners: &[TcpListener],
     places: &Arc<Places>,
     shutdown: &CancellationToken,
 ) -> Option<Accepted> {
     loop {
         let accepted = tokio::select! {
             () = shutdown.cancelled() => return None,
-            accepted = listener.accept() => accepted,
+            accepted = poll_fn(|cx| poll_any(listeners, cx)) => accepted,
         };
+        let (at, accepted) = accepted;
         match accepted {
             Ok((stream, peer)) => match places.admit(peer.ip()) {
                 Ok(place) => {
                     // Small messages both ways (terminals, events) must not wait for each other. Then it leaves this
                     // thread's event loop for its own.
                     let stream = stream.set_nodelay(true).and_then(|()| stream.into_std());
-                    return Some((stream, peer, place));
+                    return Some((stream, peer, place, at));
                 }
                 Err(why) => tracing::debug!(%peer, ?why, "a connection was closed: there is no place for it"),
             },

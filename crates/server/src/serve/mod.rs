@@ -5,10 +5,15 @@
 //! more → end streams, finish requests (10 s) → tell the last activity → the leader writes it down and lets
 //! go → close the database. Workspaces keep running.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
+use codehub_domain::origins::Mode;
 use codehub_store::{Change, bus::Event};
 use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +53,10 @@ const STORE_CLOSE: Duration = Duration::from_secs(3);
 pub struct Listeners {
     /// Everybody's.
     pub people: TcpListener,
+    /// The same at other addresses.
+    pub also: Vec<TcpListener>,
+    /// For workspaces alone, where a port of their own keeps them apart from the dashboard.
+    pub workspaces: Option<TcpListener>,
     /// For `/healthz`, `/readyz` and `/metrics` alone.
     pub checks: Option<TcpListener>,
 }
@@ -55,7 +64,7 @@ pub struct Listeners {
 impl From<TcpListener> for Listeners {
     /// One for everything.
     fn from(people: TcpListener) -> Self {
-        Self { people, checks: None }
+        Self { people, also: Vec::new(), workspaces: None, checks: None }
     }
 }
 
@@ -73,12 +82,14 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
         None => DataDir::lock(&config.data_dir)?,
     };
     private::close(&config.data_dir)?;
-    let people = bind(&mut config).await?;
+    let (people, also) = bind_people(&mut config).await?;
+    let workspaces = bind_workspaces(&mut config).await?;
     let checks = match config.metrics.listen {
         Some(address) => Some(bind_at(address, "METRICS_LISTEN").await?),
         None => None,
     };
-    let (listeners, backends) = waiting::for_backends(Listeners { people, checks }, &config).await?;
+    let (listeners, backends) =
+        waiting::for_backends(Listeners { people, also, workspaces, checks }, &config).await?;
     let mut app = App::new(config, backends);
     app.idle =
         Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);
@@ -136,7 +147,7 @@ pub(crate) fn coordinator_settings(config: &Config) -> coordinator::Settings {
         ttl: config.ttl_policy(),
         gc: config.gc.policy,
         audit_retention: config.audit_retention,
-        public_base_url: config.public_base_url.clone(),
+        origins: config.origins(),
     }
 }
 
@@ -207,6 +218,55 @@ async fn bind(config: &mut Config) -> anyhow::Result<TcpListener> {
     Ok(listener)
 }
 
+/// [`bind`], and where workspaces are `{id}.localhost` the other loopback address as well: whoever else listened there
+/// would get the visitors.
+async fn bind_people(config: &mut Config) -> anyhow::Result<(TcpListener, Vec<TcpListener>)> {
+    const TRIES: u32 = 20;
+    let wanted = config.clone();
+    for tried in 1.. {
+        let people = bind(config).await?;
+        let other = match config.listen.ip() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            _ => return Ok((people, Vec::new())),
+        };
+        if !config.origins().is_localhost() {
+            return Ok((people, Vec::new()));
+        }
+        let other = SocketAddr::new(other, config.listen.port());
+        match TcpListener::bind(other).await {
+            Ok(listener) => return Ok((people, vec![listener])),
+            // Any port was as good: another.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::AddrInUse
+                    && wanted.listen.port() == 0
+                    && tried < TRIES =>
+            {
+                *config = wanted.clone();
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                anyhow::bail!(
+                    "{other} is in use by another program, which would get everybody who opens http://localhost:{}: stop it, or choose another port with --listen or CODEHUB_LISTEN",
+                    other.port()
+                )
+            }
+            // A machine without the other kind of address has nobody there.
+            Err(_) => return Ok((people, Vec::new())),
+        }
+    }
+    anyhow::bail!("no port is free on both loopback addresses")
+}
+
+/// The listener for workspaces alone, where there is one.
+async fn bind_workspaces(config: &mut Config) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = config.proxy.listen else { return Ok(None) };
+    let listener = bind_at(address, "PROXY_LISTEN").await?;
+    let bound = listener.local_addr().context("the listener has no address")?;
+    config.proxy.listen = Some(bound);
+    config.proxy.origins = Mode::Port { port: bound.port() };
+    Ok(Some(listener))
+}
+
 /// Tells the person at the terminal where to go.
 fn announce(app: &App, first_run: FirstRun) {
     tracing::info!(
@@ -216,6 +276,11 @@ fn announce(app: &App, first_run: FirstRun) {
         version = env!("CARGO_PKG_VERSION"),
         "CodeHub is starting"
     );
+    if !app.config.origins().are_apart() {
+        tracing::warn!(
+            "workspaces are below the dashboard's own address (PROXY_ORIGINS=path): any page that a workspace serves can act as its owner"
+        );
+    }
     match first_run {
         FirstRun::NotNeeded => {}
         FirstRun::Created(user) => {
@@ -302,9 +367,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nobody_else_is_localhost_beside_us() {
+        let mut config = Config::with(&[("data_dir", "/tmp/x"), ("listen", "127.0.0.1:0")]).unwrap();
+        let (people, also) = bind_people(&mut config).await.unwrap();
+        let Some(other) = also.first() else { return codehub_testing::skip("no IPv6") };
+        let (people, other) = (people.local_addr().unwrap(), other.local_addr().unwrap());
+        assert_eq!((other.ip().to_string().as_str(), other.port()), ("::1", people.port()));
+        drop(also);
+        // Somebody else has it: that is said, not shared.
+        let taken = std::net::TcpListener::bind("[::1]:0").unwrap().local_addr().unwrap();
+        let _taken = std::net::TcpListener::bind(taken).unwrap();
+        let listen = format!("127.0.0.1:{}", taken.port());
+        let mut config = Config::with(&[("data_dir", "/tmp/x"), ("listen", &listen)]).unwrap();
+        let message = bind_people(&mut config).await.unwrap_err().to_string();
+        assert!(message.contains("[::1]") && message.contains("--listen"), "{message}");
+    }
+
+    #[tokio::test]
     async fn any_port_becomes_the_real_one_in_links() {
         let mut config = Config::with(&[("data_dir", "/tmp/x"), ("listen", "127.0.0.1:0")]).unwrap();
         let listener = bind(&mut config).await.unwrap();
-        assert_eq!(config.public_base_url, format!("http://{}", listener.local_addr().unwrap()));
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(config.public_base_url, format!("http://localhost:{port}"));
     }
 }

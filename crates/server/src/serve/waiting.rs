@@ -36,7 +36,7 @@ pub(super) async fn for_backends(
         Err(error) if is_away(&error) => error,
         built => return Ok((listeners, built?)),
     };
-    let Listeners { people, checks } = listeners;
+    let Listeners { people, also, workspaces, checks } = listeners;
     let (people, meanwhile) = lend(people)?;
     let (checks, checks_meanwhile) = checks.map(lend).transpose()?.unzip();
     let (problem, current) = watch::channel(String::new());
@@ -59,7 +59,7 @@ pub(super) async fn for_backends(
         backends = keep_trying(config, error, &problem) => backends?,
     };
     let checks = checks.map(TcpListener::from_std).transpose()?;
-    Ok((Listeners { people: TcpListener::from_std(people)?, checks }, backends))
+    Ok((Listeners { people: TcpListener::from_std(people)?, also, workspaces, checks }, backends))
 }
 
 /// The same listener twice: to keep, and to use until then.

@@ -9,6 +9,7 @@ use axum::{
     routing::{get, post},
 };
 use codehub_proxy::{
+    after_form,
     appearance::{LANG_COOKIE, THEME_COOKIE},
     planted as heals,
 };
@@ -115,8 +116,11 @@ async fn sign_in(
 ) -> Result<Response> {
     match login::login(&app, form.username.trim(), &form.password, address, &headers).await {
         Ok(session) => {
-            let mut response =
-                with_session(&app, see_other(forms::local_path(&form.next).unwrap_or("/")), &session);
+            let mut response = with_session(
+                &app,
+                see_other(&after_form(forms::local_path(&form.next).unwrap_or("/"))),
+                &session,
+            );
             planted::evict_once(&app, &headers, form.kept == "1", response.headers_mut()).await?;
             Ok(response)
         }

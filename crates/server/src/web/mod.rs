@@ -132,6 +132,9 @@ fn finished(headers: &HeaderMap, uri: &Uri, mut response: Response) -> Response 
         set(X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // Not `no-referrer`: browsers would then send forms with `Origin: null`.
         set(REFERRER_POLICY, "same-origin"),
+        set(HeaderName::from_static("origin-agent-cluster"), "?1"),
+        set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
         to.insert(name, value);
     }

@@ -205,7 +205,7 @@ pub(super) fn actions(view: &PageContext, user: &User, ws: &Workspace, back: &st
     let hides = buttons.delete || (!roomy && (buttons.archive || buttons.edit));
     html! {
         @if buttons.open {
-            a.button.primary href={ "/w/" (ws.id) "/" } data-testid="open" {
+            a.button.primary href={ "/open/" (ws.id) } data-testid="open" {
                 (icons::open()) (t.open) span.sr-only { " " (ws.name) }
             }
         }

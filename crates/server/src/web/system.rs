@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use codehub_domain::{Phase, Timestamp};
+use codehub_domain::{Phase, Timestamp, origins::Mode};
 use codehub_runtime::{Safeguard, SafeguardState};
 use maud::{Markup, html};
 
@@ -88,6 +88,14 @@ async fn show(State(app): State<Arc<App>>, Admin(me): Admin) -> Result<Response>
                 dl.facts {
                     dt { (t.version) } dd data-testid="version" { (env!("CARGO_PKG_VERSION")) }
                     dt { (t.address) } dd.break { (app.config.public_base_url) }
+                    dt { (t.origins) }
+                    dd data-testid="origins" {
+                        @match app.config.proxy.origins {
+                            Mode::Domain { .. } => span.yes { (icons::check()) (t.origins_domain) },
+                            Mode::Port { .. } => span { (t.origins_port) },
+                            Mode::Path => span.no.bad { (icons::cross()) (t.origins_path) },
+                        }
+                    }
                     dt { (t.coordinator) }
                     dd data-testid="leader" {
                         @match leading {

@@ -4,8 +4,8 @@ use crate::SessionEnd;
 use crate::fake::by;
 use codehub_domain::user::Role;
 
-use super::{Harness, session_id, token_id};
-use crate::{Allowance, Tried, UserChange, UserEdit, tries_at};
+use super::{Harness, session_id, token_id, workspace_id};
+use crate::{Allowance, Handover, Redeemed, Tried, UserChange, UserEdit, WorkspaceOrigin, tries_at};
 
 const DAY: u32 = 86_400;
 
@@ -63,6 +63,100 @@ pub(crate) async fn sessions_end_with_their_user(harness: &Harness) {
         assert!(store.token_use(b"token").await.unwrap().is_some());
     }
     assert!(store.session_use(b"bob", DAY).await.unwrap().is_some());
+}
+
+/// Somebody who is signed in, on the way to a workspace's origin.
+async fn on_the_way(harness: &Harness, secret: &[u8]) -> Handover {
+    let user = harness.user(&format!("u{}", secret[0])).await;
+    let session = harness.store.session_create(by(), session_id(), user.id, secret, DAY).await.unwrap();
+    let origin = WorkspaceOrigin { workspace: workspace_id(), port: None };
+    Handover { session: session.id, origin, state: b"state".into(), target: "/x?y".into() }
+}
+
+pub(crate) async fn a_code_is_good_once_in_time_and_in_its_place(harness: &Harness) {
+    let store = &harness.store;
+    let handover = on_the_way(harness, b"1").await;
+    let origin = handover.origin;
+    assert!(store.handover_create(b"code", &handover, 60).await.unwrap());
+    let elsewhere = WorkspaceOrigin { workspace: workspace_id(), port: None };
+    let at_a_port = WorkspaceOrigin { port: Some(3000), ..origin };
+    for (code, origin, state, expected) in [
+        (&b"other"[..], origin, &b"state"[..], Redeemed::Unknown),
+        (b"code", elsewhere, b"state", Redeemed::Unknown),
+        (b"code", at_a_port, b"state", Redeemed::Unknown),
+        (b"code", origin, b"another", Redeemed::AnotherState),
+        (b"code", origin, b"state", Redeemed::Entered { target: "/x?y".into() }),
+        (b"code", origin, b"state", Redeemed::Unknown),
+    ] {
+        assert_eq!(store.handover_redeem(code, origin, state, b"secret").await.unwrap(), expected);
+    }
+    let (used, _) = store.workspace_session_use(b"secret", origin, DAY).await.unwrap().unwrap();
+    assert_eq!(used.id, handover.session);
+    for (secret, origin) in
+        [(&b"secret"[..], elsewhere), (b"secret", at_a_port), (b"other", origin), (b"1", origin)]
+    {
+        assert!(store.workspace_session_use(secret, origin, DAY).await.unwrap().is_none());
+    }
+    assert!(store.session_use(b"secret", DAY).await.unwrap().is_none(), "worth nothing at the dashboard");
+    // Too late, and then swept.
+    store.handover_create(b"late", &handover, 60).await.unwrap();
+    harness.pass(61).await;
+    let redeemed = store.handover_redeem(b"late", origin, b"state", b"two").await.unwrap();
+    assert_eq!(redeemed, Redeemed::Late);
+    store.sessions_sweep().await.unwrap();
+    let redeemed = store.handover_redeem(b"late", origin, b"state", b"two").await.unwrap();
+    assert_eq!(redeemed, Redeemed::Unknown);
+}
+
+pub(crate) async fn many_at_once_redeem_a_code_once(harness: &Harness) {
+    let handover = on_the_way(harness, b"1").await;
+    harness.store.handover_create(b"code", &handover, 60).await.unwrap();
+    let tries = (0..16_u8).map(|n| {
+        let (store, origin) = (harness.store.clone(), handover.origin);
+        tokio::spawn(async move { store.handover_redeem(b"code", origin, b"state", &[n]).await.unwrap() })
+    });
+    let mut entered = 0;
+    for tried in tries.collect::<Vec<_>>() {
+        entered += u32::from(matches!(tried.await.unwrap(), Redeemed::Entered { .. }));
+    }
+    assert_eq!(entered, 1);
+}
+
+pub(crate) async fn workspace_sessions_end_with_their_parent(harness: &Harness) {
+    let store = &harness.store;
+    let enter = async |handover: &Handover, code: &[u8], secret: &[u8]| {
+        assert!(store.handover_create(code, handover, 60).await.unwrap());
+        let redeemed = store.handover_redeem(code, handover.origin, b"state", secret).await.unwrap();
+        assert!(matches!(redeemed, Redeemed::Entered { .. }));
+    };
+    let is_in = async |handover: &Handover, secret: &[u8]| {
+        store.workspace_session_use(secret, handover.origin, DAY).await.unwrap().is_some()
+    };
+    let (one, two) = (on_the_way(harness, b"1").await, on_the_way(harness, b"2").await);
+    enter(&one, b"a", b"one").await;
+    enter(&two, b"b", b"two").await;
+    assert!(store.handover_create(b"pending", &one, 60).await.unwrap());
+    store.session_delete(by(), one.session, SessionEnd::Logout).await.unwrap();
+    assert!(!is_in(&one, b"one").await && is_in(&two, b"two").await);
+    assert!(!store.handover_create(b"c", &one, 60).await.unwrap(), "nothing comes of a session that ended");
+    let redeemed = store.handover_redeem(b"pending", one.origin, b"state", b"three").await.unwrap();
+    assert_eq!(redeemed, Redeemed::Unknown, "codes end with it, too");
+    // Work there prolongs the parent, and without work both end.
+    for _ in 0..3 {
+        harness.pass(20 * 3600).await;
+        assert!(is_in(&two, b"two").await);
+    }
+    assert!(store.session_use(b"2", DAY).await.unwrap().is_some());
+    // A browser has one session for an origin; a few before it are remembered.
+    for n in 0..20_u8 {
+        enter(&two, &[n, n], &[n]).await;
+        harness.pass(1).await;
+    }
+    assert!(!is_in(&two, b"two").await && !is_in(&two, &[3]).await && is_in(&two, &[18]).await);
+    assert!(is_in(&two, &[19]).await);
+    harness.pass(u64::from(DAY) + 1).await;
+    assert!(!is_in(&two, &[19]).await);
+    assert!(!store.handover_create(b"d", &two, 60).await.unwrap());
 }
 
 pub(crate) async fn tokens_work_until_they_do_not(harness: &Harness) {

@@ -42,7 +42,9 @@ use super::{Asked, Change, Changes, Created, NewWorkspace, Saved, Store, UserCha
 macro_rules! contract_suite {
     ($harness:path) => {
         $crate::contract::contract_suite! { @all $harness;
-            access: [sessions_slide_and_end, sessions_end_with_their_user, tokens_work_until_they_do_not,
+            access: [sessions_slide_and_end, sessions_end_with_their_user,
+                a_code_is_good_once_in_time_and_in_its_place, many_at_once_redeem_a_code_once,
+                workspace_sessions_end_with_their_parent, tokens_work_until_they_do_not,
                 tokens_end_with_the_password, tokens_are_made_by_sessions, no_token_slips_past_a_new_password,
                 tries_are_counted_and_forgotten, a_try_counts_under_every_key_or_none,
                 devices_are_known_until_they_are_not,

@@ -7,8 +7,10 @@ use codehub_domain::{
     user::{ApiToken, Session, User},
 };
 
-use super::{SqlStore, attempts, devices, sessions, timed, tokens};
-use crate::{Allowance, Attempts, Credentials, Result, SessionEnd, Tried};
+use super::{SqlStore, attempts, devices, handovers, sessions, timed, tokens};
+use crate::{
+    Allowance, Attempts, Credentials, Handover, Redeemed, Result, SessionEnd, Tried, WorkspaceOrigin,
+};
 
 #[async_trait]
 impl<S: SqlStore> Credentials for S {
@@ -38,6 +40,35 @@ impl<S: SqlStore> Credentials for S {
 
     async fn sessions_sweep(&self) -> Result<u64> {
         timed::<S, _>("sessions_sweep", sessions::sweep(self)).await
+    }
+
+    async fn handover_create(
+        &self,
+        code_hash: &[u8],
+        handover: &Handover,
+        lifetime_seconds: u32,
+    ) -> Result<bool> {
+        timed::<S, _>("handover_create", handovers::create(self, code_hash, handover, lifetime_seconds)).await
+    }
+
+    async fn handover_redeem(
+        &self,
+        code_hash: &[u8],
+        origin: WorkspaceOrigin,
+        state: &[u8],
+        secret_hash: &[u8],
+    ) -> Result<Redeemed> {
+        timed::<S, _>("handover_redeem", handovers::redeem(self, code_hash, origin, state, secret_hash)).await
+    }
+
+    async fn workspace_session_use(
+        &self,
+        secret_hash: &[u8],
+        origin: WorkspaceOrigin,
+        lifetime_seconds: u32,
+    ) -> Result<Option<(Session, User)>> {
+        let used = handovers::use_by_secret(self, secret_hash, origin, lifetime_seconds);
+        timed::<S, _>("workspace_session_use", used).await
     }
 
     async fn token_create(

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 mod credentials;
 mod devices;
 mod garbage;
+mod handovers;
 mod history;
 mod holds;
 mod leadership;

@@ -14,6 +14,21 @@ use crate::{
     trail,
 };
 
+/// What a living session is, and its enabled user; `$2` says how old a renewal is stale.
+macro_rules! living_session {
+    ($which:literal) => {
+        concat!(
+            "SELECT sessions.id, sessions.created_at, sessions.expires_at, ",
+            user_columns!(),
+            ", sessions.renewed_at + $2 <= codehub_now() AS stale
+             FROM sessions JOIN users ON users.id = sessions.user_id ",
+            $which,
+            " AND sessions.expires_at > codehub_now() AND NOT users.disabled AND users.deleted_at IS NULL"
+        )
+    };
+}
+pub(super) use living_session;
+
 pub(super) async fn create<S: SqlStore>(
     store: &S,
     by: &Act,
@@ -44,19 +59,17 @@ pub(super) async fn use_by_secret<S: SqlStore>(
     secret_hash: &[u8],
     lifetime_seconds: u32,
 ) -> Result<Option<(Session, User)>> {
-    let rows = store
-        .select(
-            concat!(
-                "SELECT sessions.id, sessions.created_at, sessions.expires_at, ",
-                user_columns!(),
-                ", sessions.renewed_at + $2 <= codehub_now() AS stale
-                 FROM sessions JOIN users ON users.id = sessions.user_id
-                 WHERE sessions.secret_hash = $1 AND sessions.expires_at > codehub_now()
-                   AND NOT users.disabled AND users.deleted_at IS NULL"
-            ),
-            args![secret_hash, renews_after_micros(lifetime_seconds)],
-        )
-        .await?;
+    let arguments = args![secret_hash, renews_after_micros(lifetime_seconds)];
+    let rows = store.select(living_session!("WHERE sessions.secret_hash = $1"), arguments).await?;
+    used(store, &rows, lifetime_seconds).await
+}
+
+/// The session that was found, prolonged where it is time.
+pub(super) async fn used<S: SqlStore>(
+    store: &S,
+    rows: &[S::Row],
+    lifetime_seconds: u32,
+) -> Result<Option<(Session, User)>> {
     let Some(found) = rows.first() else { return Ok(None) };
     let user = row::user(found)?;
     let mut session = row::session(found, user.id)?;
@@ -100,7 +113,7 @@ pub(super) async fn delete<S: SqlStore>(store: &S, by: &Act, id: SessionId, why:
     Ok(())
 }
 
-/// Also forgets old tries at passwords and devices: they have the same enemy, a table that only grows.
+/// Also forgets old tries at passwords, codes and devices: they have the same enemy, a table that only grows.
 pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
     let mut write = store.write().await?;
     let now = write.now().await?;
@@ -110,7 +123,8 @@ pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
         write.changed(Change::Access { user: row::user_id(session)? });
     }
     let forgotten = write.run("DELETE FROM login_attempts WHERE forget_at <= $1", args![now]).await?
-        + write.run("DELETE FROM devices WHERE expires_at <= $1", args![now]).await?;
+        + write.run("DELETE FROM devices WHERE expires_at <= $1", args![now]).await?
+        + write.run("DELETE FROM handovers WHERE expires_at <= $1", args![now]).await?;
     if !ended.is_empty() || forgotten > 0 {
         write.commit().await?;
     }

@@ -1,7 +1,7 @@
 //! Sessions, tokens, known devices, and tries at passwords. Secrets are known here by their hashes only.
 
 use codehub_domain::{
-    SessionId, Timestamp, TokenId, UserId,
+    SessionId, Timestamp, TokenId, UserId, WorkspaceId,
     audit::Act,
     user::{ApiToken, Session, User},
 };
@@ -82,6 +82,39 @@ pub enum SessionEnd {
     Revoked,
 }
 
+/// An origin that is not the dashboard's: a workspace's, or that of a port in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkspaceOrigin {
+    pub workspace: WorkspaceId,
+    /// `None`: the workspace itself.
+    pub port: Option<u16>,
+}
+
+/// Somebody on their way from the dashboard to an origin of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// Theirs at the dashboard.
+    pub session: SessionId,
+    pub origin: WorkspaceOrigin,
+    /// What the nonce hashes to that their browser was given there.
+    pub state: Vec<u8>,
+    /// The path they go on to.
+    pub target: String,
+}
+
+/// What became of a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redeemed {
+    /// There is a session for this origin now; it goes on to this path.
+    Entered { target: String },
+    /// There is no such code: never, not any more, or not for this origin.
+    Unknown,
+    /// It came too late.
+    Late,
+    /// It was made for another browser.
+    AnotherState,
+}
+
 theme! {
     /// Sessions, tokens, known devices, and tries at passwords.
     Credentials, credentials {
@@ -104,8 +137,33 @@ theme! {
         ) -> Result<Option<(Session, User)>>;
         /// One that is not there is ended already. `why` is what the audit trail calls it.
         async fn session_delete(&self, by: &Act, id: SessionId, why: SessionEnd) -> Result<()>;
-        /// Removes sessions and known devices that have ended, and tries that are forgotten; how many sessions.
+        /// Removes sessions, codes and known devices that have ended, and tries that are forgotten; how many sessions.
         async fn sessions_sweep(&self) -> Result<u64>;
+
+        /// Saves a code that can be redeemed once within so long. `false` where its session has ended meanwhile.
+        async fn handover_create(
+            &self,
+            code_hash: &[u8],
+            handover: &Handover,
+            lifetime_seconds: u32,
+        ) -> Result<bool>;
+        /// Exchanges a code for a session of this origin, whose secret hashes to `secret_hash`. However many try at
+        /// once, on however many replicas, one gets it; whoever is refused has not used it up.
+        async fn handover_redeem(
+            &self,
+            code_hash: &[u8],
+            origin: WorkspaceOrigin,
+            state: &[u8],
+            secret_hash: &[u8],
+        ) -> Result<Redeemed>;
+        /// The session that one of this origin came from, and its enabled user: as [`Self::session_use`], which it also
+        /// is a use of. It ends with that session.
+        async fn workspace_session_use(
+            &self,
+            secret_hash: &[u8],
+            origin: WorkspaceOrigin,
+            lifetime_seconds: u32,
+        ) -> Result<Option<(Session, User)>>;
 
         /// A token that lasts for ever, or this long. `session` is the one that asks for it: it must still be there
         /// in the same transaction, so that nothing is made behind a new password's back. `None` where it is not

@@ -18,7 +18,9 @@ pub use archives::{Adopted, ArchiveRecords};
 pub use audit::{ActorFilter, Audit, AuditFilter};
 #[cfg(any(test, feature = "testing"))]
 pub use composed::Composed;
-pub use credentials::{Allowance, Attempts, Credentials, SessionEnd, Tried, tries_at};
+pub use credentials::{
+    Allowance, Attempts, Credentials, Handover, Redeemed, SessionEnd, Tried, WorkspaceOrigin, tries_at,
+};
 pub use garbage::{Garbage, GcClaim};
 pub use leadership::{Clock, Leadership};
 pub use people::{People, UserChange, UserWithHash};

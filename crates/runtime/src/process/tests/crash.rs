@@ -119,6 +119,7 @@ fn victim_entry() {
             volume,
             base_path: "/".into(),
             url: String::new(),
+            api_url: "http://localhost:8080".to_owned(),
         };
         loop {
             runtime.start(&spec, &Fence::open()).await.unwrap();

@@ -113,7 +113,7 @@ async fn the_environment_is_clean_and_the_home_its_own() {
     names.sort();
     assert_eq!(
         names.join(" "),
-        "CODEHUB_GENERATION CODEHUB_INSTANCE CODEHUB_LEADER CODEHUB_URL CODEHUB_WORKSPACE_ID \
+        "CODEHUB_API_URL CODEHUB_GENERATION CODEHUB_INSTANCE CODEHUB_LEADER CODEHUB_URL CODEHUB_WORKSPACE_ID \
          CODEHUB_WORKSPACE_NAME HOME HTTPS_PROXY LANG LOGNAME PATH PORT SHELL USER",
         "and nothing of what CodeHub was started with (a test runner's, here: {})",
         std::env::vars().count()

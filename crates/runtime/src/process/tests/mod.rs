@@ -148,6 +148,7 @@ impl Place {
             volume: self.key(generation),
             base_path: format!("/w/{}/", self.id),
             url: format!("http://localhost:8080/w/{}/", self.id),
+            api_url: "http://localhost:8080".to_owned(),
         }
     }
 

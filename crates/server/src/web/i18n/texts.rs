@@ -304,6 +304,10 @@ texts! {
     this_server: "This server", "이 서버";
     version: "Version", "버전";
     address: "Address", "주소";
+    origins: "Origins of workspaces", "워크스페이스 오리진";
+    origins_domain: "Each workspace has an origin of its own.", "워크스페이스마다 별도의 오리진을 사용합니다.";
+    origins_port: "Workspaces share an origin apart from the dashboard. They are not kept apart from each other.", "워크스페이스는 대시보드와 분리된 하나의 오리진을 함께 씁니다. 워크스페이스끼리는 분리되지 않습니다.";
+    origins_path: "Workspaces share the dashboard's origin: any page that a workspace serves can act as its owner. Set PROXY_DOMAIN or PROXY_ORIGINS=port.", "워크스페이스가 대시보드와 같은 오리진을 씁니다. 워크스페이스의 모든 페이지가 소유자처럼 동작할 수 있습니다. PROXY_DOMAIN 또는 PROXY_ORIGINS=port를 설정하세요.";
     coordinator: "Coordinator", "코디네이터";
     leads: "leader", "리더";
     leads_since: "Leader since", "리더가 된 시각";

@@ -27,7 +27,7 @@ use codehub_domain::{
 use tokio::sync::broadcast;
 
 use super::FakeClock;
-use crate::{Change, ReplicaSeen, Result, StoreError};
+use crate::{Change, Handover, ReplicaSeen, Result, StoreError, WorkspaceOrigin};
 
 /// When a fault may strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +144,9 @@ struct State {
     last_history_id: i64,
     users: BTreeMap<UserId, UserRow>,
     sessions: BTreeMap<SessionId, SessionRow>,
+    handovers: BTreeMap<Vec<u8>, (Handover, Timestamp)>,
+    /// Oldest first, with what their secrets hash to.
+    workspace_sessions: Vec<(Vec<u8>, SessionId, WorkspaceOrigin)>,
     tokens: BTreeMap<TokenId, TokenRow>,
     attempts: BTreeMap<String, AttemptRow>,
     /// Until when a browser is known to a user.

@@ -14,8 +14,9 @@ use super::{
     workspaces::{later, page},
 };
 use crate::{
-    Allowance, Attempts, Change, KNOWN_DEVICES, Page, Result, SessionEnd, StoreError, Tried,
-    USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash, renews_after_micros, trail, tries_at,
+    Allowance, Attempts, Change, Handover, KNOWN_DEVICES, Page, Redeemed, Result, SessionEnd, StoreError,
+    Tried, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash, WORKSPACE_SESSIONS, WorkspaceOrigin,
+    renews_after_micros, trail, tries_at,
 };
 
 impl Step<'_> {
@@ -187,15 +188,70 @@ impl Step<'_> {
         secret_hash: &[u8],
         lifetime_seconds: u32,
     ) -> Option<(Session, User)> {
-        let now = self.now;
         let row = self.state.sessions.values().find(|row| row.secret_hash == secret_hash)?;
-        let (id, user) = (row.session.id, self.enabled(row.session.user)?);
+        self.session_used(row.session.id, lifetime_seconds)
+    }
+
+    fn session_used(&mut self, id: SessionId, lifetime_seconds: u32) -> Option<(Session, User)> {
+        let now = self.now;
+        let user = self.enabled(self.state.sessions.get(&id)?.session.user)?;
         let row = self.state.sessions.get_mut(&id).filter(|row| row.session.expires_at > now)?;
         if micros_later(row.renewed_at, renews_after_micros(lifetime_seconds)) <= now {
             row.renewed_at = now;
             row.session.expires_at = later(now, lifetime_seconds);
         }
         Some((row.session.clone(), user))
+    }
+
+    pub(super) fn handover_create(&mut self, code_hash: &[u8], handover: &Handover, seconds: u32) -> bool {
+        let session = self.state.sessions.get(&handover.session);
+        let lives = session.is_some_and(|row| row.session.expires_at > self.now);
+        if lives {
+            let until = later(self.now, seconds);
+            self.state.handovers.insert(code_hash.into(), (handover.clone(), until));
+        }
+        lives
+    }
+
+    pub(super) fn handover_redeem(
+        &mut self,
+        code_hash: &[u8],
+        origin: WorkspaceOrigin,
+        state: &[u8],
+        secret_hash: &[u8],
+    ) -> Redeemed {
+        let found = self.state.handovers.get(code_hash).filter(|(handover, _)| {
+            handover.origin == origin && self.state.sessions.contains_key(&handover.session)
+        });
+        let (session, target) = match found {
+            None => return Redeemed::Unknown,
+            Some((_, until)) if *until <= self.now => return Redeemed::Late,
+            Some((handover, _)) if handover.state != state => return Redeemed::AnotherState,
+            Some((handover, _)) => (handover.session, handover.target.clone()),
+        };
+        self.state.handovers.remove(code_hash);
+        let all = &mut self.state.workspace_sessions;
+        all.push((secret_hash.into(), session, origin));
+        let is_like = |row: &(Vec<u8>, SessionId, WorkspaceOrigin)| row.1 == session && row.2 == origin;
+        let mut too_many =
+            all.iter().filter(|row| is_like(row)).count().saturating_sub(WORKSPACE_SESSIONS as usize);
+        all.retain(|row| {
+            let goes = is_like(row) && too_many > 0;
+            too_many -= usize::from(goes);
+            !goes
+        });
+        Redeemed::Entered { target }
+    }
+
+    pub(super) fn workspace_session_use(
+        &mut self,
+        secret_hash: &[u8],
+        origin: WorkspaceOrigin,
+        lifetime_seconds: u32,
+    ) -> Option<(Session, User)> {
+        let all = &self.state.workspace_sessions;
+        let (_, session, _) = all.iter().find(|(hash, _, of)| hash == secret_hash && *of == origin)?;
+        self.session_used(*session, lifetime_seconds)
     }
 
     pub(super) fn session_delete(&mut self, by: &Act, id: SessionId, why: SessionEnd) {
@@ -216,6 +272,7 @@ impl Step<'_> {
         }
         self.state.attempts.retain(|_, row| row.forget_at > now);
         self.state.devices.retain(|_, until| *until > now);
+        self.state.handovers.retain(|_, (_, until)| *until > now);
         users.len() as u64
     }
 

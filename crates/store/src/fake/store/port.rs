@@ -23,10 +23,10 @@ use codehub_domain::{
 use super::FakeStore;
 use crate::{
     Adopted, Allowance, ArchiveRecords, Ask, Asked, Attempts, Audit, AuditFilter, BackendPart,
-    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit, Expired, Garbage, GcClaim, Holds,
-    LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, REPLICA_FORGOTTEN_AFTER,
-    Reading, Reconciling, Recovered, ReplicaNote, ReplicaSeen, Result, Saved, SessionEnd, Settings, Store,
-    Tried, UserChange, UserEdit, UserWithHash, Workspaces,
+    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit, Expired, Garbage, GcClaim, Handover,
+    Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, REPLICA_FORGOTTEN_AFTER,
+    Reading, Reconciling, Recovered, Redeemed, ReplicaNote, ReplicaSeen, Result, Saved, SessionEnd, Settings,
+    Store, Tried, UserChange, UserEdit, UserWithHash, WorkspaceOrigin, Workspaces,
 };
 
 #[async_trait]
@@ -337,6 +337,36 @@ impl Credentials for FakeStore {
 
     async fn sessions_sweep(&self) -> Result<u64> {
         self.run("sessions_sweep", |step| Ok(step.sessions_sweep()))
+    }
+
+    async fn handover_create(
+        &self,
+        code_hash: &[u8],
+        handover: &Handover,
+        lifetime_seconds: u32,
+    ) -> Result<bool> {
+        self.run("handover_create", |step| Ok(step.handover_create(code_hash, handover, lifetime_seconds)))
+    }
+
+    async fn handover_redeem(
+        &self,
+        code_hash: &[u8],
+        origin: WorkspaceOrigin,
+        state: &[u8],
+        secret_hash: &[u8],
+    ) -> Result<Redeemed> {
+        self.run("handover_redeem", |step| Ok(step.handover_redeem(code_hash, origin, state, secret_hash)))
+    }
+
+    async fn workspace_session_use(
+        &self,
+        secret_hash: &[u8],
+        origin: WorkspaceOrigin,
+        lifetime_seconds: u32,
+    ) -> Result<Option<(Session, User)>> {
+        self.run("workspace_session_use", |step| {
+            Ok(step.workspace_session_use(secret_hash, origin, lifetime_seconds))
+        })
     }
 
     async fn token_create(
