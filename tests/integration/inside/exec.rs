@@ -50,7 +50,7 @@ async fn a_program_is_run_and_its_end_is_told() {
         (json!({ "command": ["true"], "env": { "CODEHUB_TOKEN": "x" } }), 400, "CODEHUB_TOKEN"),
         (json!({ "command": ["true"], "cwd": "nowhere" }), 400, "nowhere"),
         (json!({ "command": ["true"], "timeout_seconds": 0 }), 400, "timeout_seconds"),
-        (json!({ "comand": ["true"] }), 400, "allowed: command"),
+        (json!({ "comand": ["true"] }), 400, "expected: command"),
     ] {
         let (found, answer) = server.post(&format!("/workspaces/{id}/exec"), body).await;
         let message = answer["error"]["message"].as_str().unwrap();
