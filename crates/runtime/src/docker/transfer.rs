@@ -86,13 +86,15 @@ impl HomeTransfer for DockerTransfer {
         let (told, summary) = oneshot::channel();
         let progress = transfer.progress.clone();
         let beside = async move {
-            let _open_until_the_end = input;
             let outcome = tokio::select! {
                 outcome = job.stream(&progress, &sender) => outcome,
                 // The other end has given up, for a reason of its own.
                 () = sender.closed() => Err(nobody_listens()),
             };
             drop(sender);
+            // Open until here, so that the job does not take its end for that of the server; and no longer, because the
+            // engine removes no container to whose output nobody listens and nobody has let go.
+            drop(input);
             drop(told.send(outcome));
             Ok(job.end().await?)
         };
