@@ -20,6 +20,13 @@ async fn a_program_is_run_and_its_end_is_told() {
     let home = sh(&server, &id, "cd; pwd").await;
     let expected = json!({ "exit": { "code": 3 }, "stdout": format!("한글\nme\n{home}"), "stderr": "oh\n", "truncated": false, "timed_out": false });
     assert_eq!(ran, expected);
+    if home == "/home/coder\n" {
+        let found = sh(&server, &id, "PATH=$PATH:/kept bash -lc 'command -v codehub; echo $PATH'").await;
+        assert!(
+            found.starts_with("/.codehub/codehub\n") && found.contains("/kept"),
+            "in login shells, too: {found}"
+        );
+    }
     let ran = run(&server, &id, json!({ "command": ["sh", "-c", "kill -TERM $$"] })).await;
     assert_eq!(ran["exit"], json!({ "signal": "TERM" }));
     let ran = run(&server, &id, json!({ "command": ["sh", "-c", "yes | head -c 3000000"] })).await;
@@ -314,4 +321,45 @@ async fn what_listens_inside_is_connected_to() {
     let ide = server.port_of(&id).unwrap();
     let refused = Socket::open(&server, &format!("/workspaces/{id}/tcp/{ide}"), "codehub.tcp.v1").await;
     assert_eq!(refused.err(), Some(403), "the IDE's own");
+}
+
+/// Whoever may no longer do something does not get to finish it either.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_and_what_is_written_ends_with_the_right_to_it() {
+    let server = Setup::new().start().await;
+    let new = json!({ "username": "ann", "password": "correct horse battery", "role": "user" });
+    let (_, ann) = server.post("/users", new).await;
+    let token = server.sign_in("ann", "correct horse battery").await;
+    let (_, workspace) =
+        server.call_as(&token, Method::POST, "/workspaces?wait=30", Some(json!({ "name": "hers" }))).await;
+    let id = workspace["id"].as_str().unwrap();
+    let home = server.home(id);
+    let (exec, body) =
+        (format!("/workspaces/{id}/exec"), json!({ "command": ["sh", "-c", "touch began; sleep 600; :"] }));
+    let run = server.call_as(&token, Method::POST, &exec, Some(body));
+    let pieces = futures::stream::unfold((), |()| async {
+        codehub_testing::let_time_pass(Duration::from_millis(20)).await;
+        Some((Ok::<_, std::io::Error>(vec![b'x'; 100]), ()))
+    });
+    let url = server.url(&format!("/api/v1/workspaces/{id}/files?path=slow"));
+    let put = server.client.put(url).bearer_auth(&token).body(reqwest::Body::wrap_stream(pieces)).send();
+    let disable = async {
+        eventually("both are under way", async || home.join("began").exists()).await;
+        let path = format!("/users/{}", ann["id"].as_str().unwrap());
+        let (status, answer) = server.call(Method::PATCH, &path, Some(json!({ "disabled": true }))).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    };
+    let all = async { tokio::join!(run, put, disable) };
+    let ((status, answer), put, ()) =
+        tokio::time::timeout(Duration::from_secs(20), all).await.expect("it ends");
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{answer}");
+    assert!(put.is_err() || put.unwrap().status() == StatusCode::UNAUTHORIZED);
+    eventually("nothing of it is left", async || {
+        let mut files = fs::read_dir(&home).unwrap().flatten().map(|entry| entry.file_name());
+        let sleeps =
+            |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.starts_with(b"sleep"));
+        !files.any(|name| name == "slow" || name.to_string_lossy().contains("partial"))
+            && !server.processes().iter().any(sleeps)
+    })
+    .await;
 }

@@ -59,7 +59,6 @@ const ETC: &[&str] = &[
     "nsswitch.conf",
     "pki/ca-trust/extracted",
     "pki/tls/certs",
-    "profile",
     "profile.d",
     "protocols",
     "services",
@@ -200,7 +199,17 @@ fn write_accounts(made: &Path, config: &ProcessConfig) -> io::Result<()> {
     write(&made.join("passwd"), &passwd)?;
     write(&made.join("group"), GROUP)?;
     let hosts = fs::read_to_string("/etc/hosts").unwrap_or_else(|_| "127.0.0.1 localhost\n".to_owned());
-    write(&made.join("hosts"), &format!("{}\n127.0.1.1 {HOSTNAME}\n", hosts.trim_end()))
+    write(&made.join("hosts"), &format!("{}\n127.0.1.1 {HOSTNAME}\n", hosts.trim_end()))?;
+    write(&made.join("profile"), &profile(&fs::read_to_string("/etc/profile").unwrap_or_default()))
+}
+
+/// What login shells read first. That of most machines sets a PATH of its own: here the one that a workspace was
+/// started with, with `codehub` on it, stays before that.
+fn profile(machines: &str) -> String {
+    format!(
+        "codehub_path=$PATH\n{}\nexport PATH=\"$codehub_path:$PATH\"\nunset codehub_path\n",
+        machines.trim_end()
+    )
 }
 
 /// Replaces a file, unless it says that already.
@@ -374,7 +383,7 @@ impl Arguments {
             let path = Path::new("/etc").join(name);
             self.bind("--ro-bind-try", &path, &path);
         }
-        for name in ["passwd", "group", "hosts"] {
+        for name in ["passwd", "group", "hosts", "profile"] {
             self.bind("--ro-bind", &made.join(name), &Path::new("/etc").join(name));
         }
         self.bind("--ro-bind-try", resolv, Path::new("/etc/resolv.conf"));

@@ -364,7 +364,8 @@ struct Ran {
 
 /// Run a program
 ///
-/// And wait for its end: for scripts. Whoever hangs up ends it. The owner only; at most 64 at once.
+/// And wait for its end: for scripts. Whoever hangs up ends it, and so does the end of the session or token. The owner
+/// only; at most 64 at once.
 #[utoipa::path(post, path = "/workspaces/{id}/exec", tag = "exec", params(("id" = String, Path, description = "The workspace")), request_body = Run, responses(
     (status = 200, description = "It ran", body = Ran),
     (status = 400, description = "INVALID_REQUEST: no such program, or what to run is not understood", body = ErrorBody),
@@ -377,10 +378,15 @@ struct Ran {
 async fn run(
     State(app): State<Arc<App>>,
     CurrentUser(me): CurrentUser,
+    revalidated: Revalidated,
     PathId(id): PathId<WorkspaceId>,
     extract::Json(body): extract::Json<Run>,
 ) -> Result<Json<Ran>> {
-    let workspace = inside::find(&app, &me, id).await?;
+    revalidated.during(&app, id, run_to_its_end(&app, &me, id, body)).await.map(Json)
+}
+
+async fn run_to_its_end(app: &App, me: &Identity, id: WorkspaceId, body: Run) -> Result<Ran> {
+    let workspace = inside::find(app, me, id).await?;
     let Run { command, stdin, env, cwd, timeout_seconds, wake } = body;
     if command.is_none() {
         return Err(ApiError::invalid("command", "this field is missing"));
@@ -391,8 +397,8 @@ async fn run(
     }
     let start = ExecStart { command, tty: None, env, cwd };
     check(&start)?;
-    let line = inside::line(&app, &me, workspace.clone(), wake).await?;
-    let mut running = self::start(&app, &me, &workspace, line, &start).await?;
+    let line = inside::line(app, me, workspace.clone(), wake).await?;
+    let mut running = self::start(app, me, &workspace, line, &start).await?;
     let deadline = Instant::now() + Duration::from_secs(seconds.into());
     let (mut stdout, mut stderr) = (Collected::default(), Collected::default());
     let input = running.exec.input.clone();
@@ -425,7 +431,7 @@ async fn run(
         Err(_) => None,
         Ok(end) => {
             let end = end?;
-            ended(&app, &me, &workspace, &start, &end).await;
+            ended(app, me, &workspace, &start, &end).await;
             match end {
                 ExecEnd::Exit(exit) => Some(exit),
                 ExecEnd::Error(problem) if problem.code == "LIMIT_EXCEEDED" => {
@@ -437,7 +443,7 @@ async fn run(
     };
     let truncated = stdout.more || stderr.more;
     drop(running);
-    Ok(Json(Ran { timed_out: exit.is_none(), exit, stdout: stdout.text(), stderr: stderr.text(), truncated }))
+    Ok(Ran { timed_out: exit.is_none(), exit, stdout: stdout.text(), stderr: stderr.text(), truncated })
 }
 
 /// The beginning of what a program prints.

@@ -130,6 +130,7 @@ struct Written {
 async fn write(
     State(app): State<Arc<App>>,
     CurrentUser(me): CurrentUser,
+    revalidated: Revalidated,
     PathId(id): PathId<WorkspaceId>,
     RawQuery(query): RawQuery,
     request: Request,
@@ -139,7 +140,8 @@ async fn write(
     let line = inside::line(&app, &me, workspace, false).await?;
     let cell = app.activity.cell(id);
     let bytes = request.into_body().into_data_stream().inspect(move |_| cell.record(ActivityKind::Http));
-    let created = line.write_file(path, Body::from_stream(bytes)).await.map_err(inside::failed)?;
+    let written = async { line.write_file(path, Body::from_stream(bytes)).await.map_err(inside::failed) };
+    let created = revalidated.during(&app, id, written).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Written { created })).into_response())
 }

@@ -17,7 +17,8 @@ use crate::{
 
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Whoever asks for something that lasts. Only for requests that read.
+/// Whoever asks for something that lasts. It says who that is, not that a page of ours asks: requests that change
+/// something need [`CurrentUser`](super::extract::CurrentUser) beside it.
 pub(super) struct Revalidated {
     pub(super) me: Identity,
     headers: HeaderMap,
@@ -54,6 +55,21 @@ impl Revalidated {
                     // Not knowing is not a no.
                     AuthError::Store(_) => tokio::time::sleep(RETRY_AFTER).await,
                 }
+            }
+        }
+    }
+
+    /// Does this for as long as they may have it done; what is half done then is dropped.
+    pub(super) async fn during<T>(
+        self,
+        app: &Arc<App>,
+        workspace: WorkspaceId,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::select! {
+            done = work => done,
+            () = self.ended(Arc::clone(app), Some(workspace)) => {
+                Err(AuthError::Unauthorized("what let you in has ended meanwhile").into())
             }
         }
     }

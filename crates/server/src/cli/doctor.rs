@@ -1,7 +1,14 @@
 //! `codehub doctor`: looks at everything the server needs and says what to fix. Changes nothing that a
 //! start would not change.
 
-use std::{fmt::Display, io::ErrorKind, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
+use std::{
+    fmt::Display,
+    io::{ErrorKind, Write as _},
+    net::SocketAddr,
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
 
 use codehub_domain::origins::{LOCALHOST, Mode};
 use codehub_runtime::{IdeChoice, Safeguard, SafeguardState};
@@ -69,12 +76,17 @@ pub(super) async fn run(config: &Config) -> ExitCode {
         }
     }
     if report.bad == 0 {
-        println!("\neverything is in order");
+        say("\neverything is in order");
         ExitCode::SUCCESS
     } else {
-        println!("\n{} to fix", report.bad);
+        say(&format!("\n{} to fix", report.bad));
         ExitCode::FAILURE
     }
+}
+
+/// Prints a line. Whoever reads only the first of them (`| head`) has seen enough.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn open_files() -> Finding {
@@ -95,11 +107,11 @@ struct Report {
 impl Report {
     fn add(&mut self, what: &str, finding: Finding) {
         match finding {
-            Good(text) => println!("ok    {what}: {text}"),
-            Note(text) => println!("note  {what}: {text}"),
+            Good(text) => say(&format!("ok    {what}: {text}")),
+            Note(text) => say(&format!("note  {what}: {text}")),
             Bad(text) => {
                 self.bad += 1;
-                println!("FIX   {what}: {text}");
+                say(&format!("FIX   {what}: {text}"));
             }
         }
     }

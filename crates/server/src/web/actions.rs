@@ -19,7 +19,7 @@ use super::{
     flash::{Flash, Plain},
     forms,
     layout::{self, NavEntry, Page},
-    view::{Form, Me, PathId, Query, see_other_saying},
+    view::{Form, Me, PathId, Query, see_other, see_other_saying},
 };
 use crate::{
     app::App,
@@ -46,6 +46,11 @@ struct Back {
 impl Back {
     fn path(&self) -> &str {
         forms::local_path(&self.back).unwrap_or("/")
+    }
+
+    /// Whether that is a way into a workspace. It shows no messages, and whoever goes on sees what came of it.
+    fn is_way_in(&self) -> bool {
+        ["/open/", "/w/"].iter().any(|way| self.path().starts_with(way))
     }
 }
 
@@ -74,10 +79,14 @@ async fn answer(
     done: Plain,
 ) -> Result<Response> {
     match ask(&app, &me, id, desired).await {
+        Ok(_) if back.is_way_in() => Ok(see_other(back.path())),
         Ok(_) => Ok(see_other_saying(&app, back.path(), done)),
         // Its own page has the choice that is missing; the page one came from may not.
         Err(denied @ Denied::Recovery(_)) => {
             Ok(see_other_saying(&app, &format!("/workspaces/{id}#recover"), Flash::of_refusal(denied)?))
+        }
+        Err(denied) if back.is_way_in() => {
+            Ok(see_other_saying(&app, &format!("/workspaces/{id}"), Flash::of_refusal(denied)?))
         }
         Err(denied) => Ok(see_other_saying(&app, back.path(), Flash::of_refusal(denied)?)),
     }

@@ -67,7 +67,7 @@ fn english(app: &App) -> Vec<Section> {
         ("sleep", "Sleep and wake", vec![
             format!("A workspace without activity goes to sleep. The default here: after {sleep}. Running programs stop; files are kept. Opening it wakes it up."),
             "Typing, terminal output and open requests are activity. An open tab alone is not, unless the workspace is set to stay active while a tab is open.".into(),
-            "To keep a workspace awake, press “Keep awake for 1 hour” on its page, or run “codehub hold” around a long command in its terminal.".into(),
+            "To keep a workspace awake, press “Keep awake for 1 hour” on its page, or run “codehub hold” around a long command in its terminal (with an API token of yours in CODEHUB_TOKEN).".into(),
         ]),
         ("archives", "Archives", vec![
             format!("A workspace that sleeps for long is archived. The default here: after {archive}. Starting it restores the home directory exactly as you left it."),
@@ -91,7 +91,7 @@ fn korean(app: &App) -> Vec<Section> {
         ("sleep", "대기와 깨우기", vec![
             format!("활동이 없는 워크스페이스는 대기 상태가 됩니다. 이 서버의 기본값: {sleep}. 실행 중인 프로그램은 종료되고 파일은 유지됩니다. 열면 다시 깨어납니다."),
             "입력, 터미널 출력, 진행 중인 요청이 활동입니다. 탭만 열어 두는 것은 활동이 아니며, ‘탭이 열려 있는 동안’으로 설정한 워크스페이스만 예외입니다.".into(),
-            "깨어 있게 하려면 워크스페이스 페이지에서 ‘1시간 연장’을 누르거나, 터미널에서 오래 걸리는 명령을 ‘codehub hold’로 실행하세요.".into(),
+            "깨어 있게 하려면 워크스페이스 페이지에서 ‘1시간 연장’을 누르거나, 터미널에서 오래 걸리는 명령을 ‘codehub hold’로 실행하세요(CODEHUB_TOKEN에 본인의 API 토큰 필요).".into(),
         ]),
         ("archives", "보관본", vec![
             format!("오래 대기한 워크스페이스는 보관됩니다. 이 서버의 기본값: {archive}. 시작하면 홈 디렉터리가 그대로 복원됩니다."),

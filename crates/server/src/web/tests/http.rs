@@ -219,6 +219,27 @@ async fn what_is_not_ones_own_is_not_shown() {
     assert_eq!(app.post(&start, &admins, "").await.status, StatusCode::FORBIDDEN, "starting is the owner's");
 }
 
+/// A way into a workspace shows no messages: whoever is refused there is told on the workspace's own page.
+#[tokio::test]
+async fn who_is_refused_on_the_way_in_is_told_where_it_can_be_read() {
+    let app = TestApp::with(&[("limits.max_running_per_user", "1")]).await;
+    let (me, cookie) = app.person("ann", Role::User).await;
+    let (first, second) = (app.workspace(me, "first").await.id, app.workspace(me, "second").await.id);
+    for id in [first, second] {
+        app.post(&format!("/workspaces/{id}/stop"), &cookie, "").await;
+    }
+    for way in ["/open", "/w"] {
+        let start = async |id: codehub_domain::WorkspaceId| {
+            app.post(&format!("/workspaces/{id}/start"), &cookie, &format!("back={way}/{id}")).await
+        };
+        let going = start(first).await;
+        assert_eq!((going.location(), going.cookie("flash")), (&*format!("{way}/{first}"), None));
+        let refused = start(second).await;
+        assert_eq!(refused.location(), format!("/workspaces/{second}"));
+        assert!(refused.cookie("flash").is_some());
+    }
+}
+
 /// Administrators see who serves and who leads.
 #[tokio::test]
 async fn the_servers_are_listed() {
