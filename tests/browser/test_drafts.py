@@ -313,6 +313,10 @@ def test_signed_out_and_in_again(server, tab, workspace):
     expect(page.get_by_test_id("connection-banner")).to_contain_text("signed out")
     types(ide, " and after")
     sign("login")
+    # The workspace's own address learns of it when somebody comes there from the dashboard.
+    other = page.context.new_page()
+    Ide(other).open(workspace)
+    other.close()
     # Unless it has tried again by itself meanwhile.
     page.evaluate("document.querySelector('[data-testid=retry]')?.click()")
     is_connected(ide)

@@ -73,7 +73,10 @@ def test_the_list_refreshes_itself_while_something_happens(server, tab):
 
 
 def test_language_and_theme_are_buttons(server, tab):
-    page = tab(server, java_script_enabled=False)
+    # Somebody of their own: what is chosen is kept with the account.
+    person = {"username": "chooser", "password": PASSWORD, "role": "user"}
+    server.api.call("POST", "/users", person)
+    page = tab(server, java_script_enabled=False, user=("chooser", PASSWORD))
     page.goto("/")
     page.locator("details.menu summary").click()
     press(page, "lang-ko")

@@ -135,7 +135,7 @@ def test_a_broken_workspace_says_so_and_recovers(server, tab, workspace):
     server.api.wait(archived, "ERROR")
     page = tab(server)
     assert page.goto(f"/w/{archived}/").status == 502
-    expect(page.get_by_role("heading", level=1)).to_have_text("Something is wrong with this workspace")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Something went wrong with this workspace")
     expect(page.get_by_text("DataLost")).to_be_visible()
     # What to do about it is a choice, so it is made on the dashboard; here the disk came back.
     page.locator("main .button").click()

@@ -220,7 +220,7 @@ const WORDS = {
   is_not_started: ["The workspace has not been started. Start it from the dashboard.", "워크스페이스가 시작되지 않았습니다. 대시보드에서 시작하세요."],
   is_broken: ["The workspace has a problem. The dashboard shows how to continue.", "워크스페이스에 문제가 있습니다. 대시보드에서 해결 방법을 확인하세요."],
   is_gone: ["The workspace no longer exists.", "워크스페이스가 더 이상 존재하지 않습니다."],
-  signedOut: ["You are signed out. Sign in again in another tab, then try again.", "로그아웃되었습니다. 다른 탭에서 로그인한 뒤 다시 시도하세요."],
+  signedOut: ["You are signed out. Open this workspace in another tab and sign in there, then try again.", "로그아웃되었습니다. 이 워크스페이스를 다른 탭에서 열어 로그인한 뒤 다시 시도하세요."],
   openDashboard: ["Open dashboard", "대시보드 열기"],
   sleepsSoon: ["The workspace goes to sleep {when}. Running programs will stop; files are kept.", "워크스페이스가 {when} 대기 상태로 전환됩니다. 실행 중인 프로그램은 종료되고 파일은 유지됩니다."],
   keepAwake: ["Keep awake for 1 hour", "1시간 연장"],
@@ -272,7 +272,7 @@ const ERRORS = {
   NOT_STARTED: ["The workspace has not been started. Start it from the dashboard.", "워크스페이스가 시작되지 않았습니다. 대시보드에서 시작하세요."],
   BROKEN: ["The workspace has a problem. The dashboard shows how to continue.", "워크스페이스에 문제가 있습니다. 대시보드에서 해결 방법을 확인하세요."],
   LIMIT_REACHED: ["Too many workspaces are running. Stop one from the dashboard, then try again.", "실행 중인 워크스페이스가 너무 많습니다. 대시보드에서 하나를 중지한 뒤 다시 시도하세요."],
-  UNAUTHORIZED: ["You are signed out. Sign in again in another tab, then try again.", "로그아웃되었습니다. 다른 탭에서 로그인한 뒤 다시 시도하세요."],
+  UNAUTHORIZED: ["You are signed out. Open this workspace in another tab and sign in there, then try again.", "로그아웃되었습니다. 이 워크스페이스를 다른 탭에서 열어 로그인한 뒤 다시 시도하세요."],
 };
 
 const ERRORS_KO = {
