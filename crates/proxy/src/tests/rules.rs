@@ -204,6 +204,7 @@ fn redirects_to_the_workspaces_own_address_lead_back_under_its_path() {
         host: Some("code.example.com"),
         strip_prefix,
         apart: false,
+        port: None,
     };
     for (location, stripped, kept) in [
         ("/", Some("/w/x/"), None),
@@ -256,7 +257,14 @@ fn answers_do_not_speak_for_the_whole_origin() {
         ("location", "/x"),
         ("etag", "\"e\""),
     ]);
-    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true, apart: false };
+    let place = Mount {
+        base_path: "/w/x/",
+        upstream: None,
+        host: None,
+        strip_prefix: true,
+        apart: false,
+        port: None,
+    };
     let expected = map(&[
         ("service-worker-allowed", "/w/x/"),
         ("set-cookie", "a=b; Path=/w/x/"),
