@@ -253,7 +253,7 @@ impl<'a> Browser<'a> {
     async fn signed_in(server: &'a Server, name: &str) -> Self {
         let client = Client::builder().redirect(Policy::none()).build().unwrap();
         let body = json!({ "username": name, "password": PASSWORD });
-        let url = server.url("/api/v1/auth/session");
+        let url = server.url("/api/v1/auth/login");
         let answer = client.post(url).header("origin", server.url("")).json(&body).send().await.unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
         let cookies = answer.headers().get_all("set-cookie").iter();

@@ -3,7 +3,7 @@
 use codehub_domain::{Phase, WorkspaceId, origins::Mode};
 
 use super::support::{
-    COOKIE, Options, Rig, TOKEN, Upstream, body_of, header_of, status_of, stranger, workspace,
+    COOKIE, Options, Rig, TOKEN, Upstream, body_of, header_of, origin, status_of, stranger, workspace,
 };
 
 pub(super) const NAVIGATE: &str = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nAccept: text/html";
@@ -350,7 +350,7 @@ async fn a_right_that_ends_takes_the_origin_with_it() {
     let rig = rig(&upstream).await;
     let cookie = "Cookie: codehub_workspace=owner-secret";
     assert_eq!(status_of(&rig.ask(&own(), "GET /", &[cookie]).await), 200);
-    rig.gate.entered.lock().unwrap().insert((workspace(), b"owner-secret".to_vec()), stranger());
+    rig.gate.entered.lock().unwrap().insert((origin(None), b"owner-secret".to_vec()), stranger());
     rig.gate.tell(codehub_domain::change::Change::Access { user: super::support::owner() });
     super::support::eventually("it is refused", async || {
         status_of(&rig.ask(&own(), "GET /", &[cookie]).await) == 403
