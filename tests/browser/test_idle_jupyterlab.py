@@ -1,6 +1,7 @@
 """A real JupyterLab tab: left alone, used, printing; typed in without saving; and put to sleep under a person."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import expect
