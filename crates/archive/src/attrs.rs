@@ -88,10 +88,7 @@ impl Owners {
     /// Whose something is now that was theirs, user and group each.
     pub(super) fn of(self, (uid, gid): (u32, u32)) -> (u32, u32) {
         let Self { archived, restored } = self;
-        (
-            if uid == archived.0 { restored.0 } else { uid },
-            if gid == archived.1 { restored.1 } else { gid },
-        )
+        (if uid == archived.0 { restored.0 } else { uid }, if gid == archived.1 { restored.1 } else { gid })
     }
 }
 

@@ -20,7 +20,8 @@ use super::{
 /// # Errors
 /// Something cannot be read or given away: the home is still its old owner's.
 pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Result<u64> {
-    let home = std::fs::File::open(root).map_err(|e| ArchiveError::local("cannot open the home directory", e))?;
+    let home =
+        std::fs::File::open(root).map_err(|e| ArchiveError::local("cannot open the home directory", e))?;
     let stat = fstat(&home).map_err(|e| ArchiveError::reading(b"", e))?;
     let owners = Owners { archived: (stat.st_uid, stat.st_gid), restored: to };
     if owners.archived == to {
@@ -44,7 +45,10 @@ pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Res
         };
         if let Some(outcome) = outcome {
             outcome.map_err(|e| {
-                ArchiveError::local(format!("cannot change the owner of {}", String::from_utf8_lossy(&path)), e)
+                ArchiveError::local(
+                    format!("cannot change the owner of {}", String::from_utf8_lossy(&path)),
+                    e,
+                )
             })?;
             given += 1;
         }
@@ -68,7 +72,7 @@ fn changed(stat: &Stat, (uid, gid): (Uid, Gid)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, lchown, symlink};
 
     use super::*;
 
@@ -110,9 +114,17 @@ mod tests {
         for path in ["", "note", "same", "shut", "shut/deep", "shut/deep/file", "link", "dangling"] {
             assert_eq!(owner(&at(path)), NEW, "{path}");
         }
-        assert_eq!((owner(&at("others")), owner(&at("elsewhere"))), ((5, 1000), (5, 5)), "a stranger's stays theirs");
+        assert_eq!(
+            (owner(&at("others")), owner(&at("elsewhere"))),
+            ((5, 1000), (5, 5)),
+            "a stranger's stays theirs"
+        );
         assert_eq!(std::fs::read_to_string(at("shut/deep/file")).unwrap(), "shut/deep/file");
-        assert_eq!(at("shut").metadata().unwrap().permissions().mode() & 0o777, 0, "and modes stay as they are");
+        assert_eq!(
+            at("shut").metadata().unwrap().permissions().mode() & 0o777,
+            0,
+            "and modes stay as they are"
+        );
     }
 
     #[test]

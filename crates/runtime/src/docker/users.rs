@@ -167,9 +167,10 @@ mod tests {
 
     #[test]
     fn a_workspace_is_always_the_same_user_and_never_one_of_the_machine() {
-        for (id, wanted) in
-            [("0190a000-0000-7000-8000-0123456789ab", 0x7567_89ab), ("0190a000-0000-7000-8000-0000ffffffff", 0x7fff_ffff)]
-        {
+        for (id, wanted) in [
+            ("0190a000-0000-7000-8000-0123456789ab", 0x7567_89ab),
+            ("0190a000-0000-7000-8000-0000ffffffff", 0x7fff_ffff),
+        ] {
             assert_eq!(own_uid(id.parse().unwrap(), false), wanted);
         }
         for _ in 0..1000 {

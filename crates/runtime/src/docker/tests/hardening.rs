@@ -32,7 +32,7 @@ async fn what_the_engine_says_of_a_container_equals_the_list() {
     // What is different in every container or on every engine, by what it is.
     let text = text
         .replace(&etc, "{the container's own}")
-        .replace(&owner(&spec), "{workspace's user}:1000")
+        .replace(&home_owner(&spec), "{workspace's user}:1000")
         .replace(place.parent().unwrap().to_str().unwrap(), "{data}/run/{workspace}-{number}")
         .replace(&root, "{engine}")
         .replace(&made_with, "{configuration}")
@@ -72,7 +72,7 @@ async fn what_the_engine_says_of_a_container_equals_the_list() {
 async fn a_workspace_cannot_do_what_it_should_not() {
     let Some(rig) = Rig::new().await else { return };
     let spec = rig.running().await;
-    assert_eq!(rig.inside(&spec, "echo $(id -u):$(id -g)").1, owner(&spec));
+    assert_eq!(rig.inside(&spec, "echo $(id -u):$(id -g)").1, home_owner(&spec));
     for refused in [
         "touch /etc/x",
         "echo x:x:0:0::/:/bin/sh >> /etc/passwd",

@@ -172,7 +172,7 @@ impl Rig {
 }
 
 /// Whose a workspace's home is, as `stat` and the engine write it.
-pub(super) fn owner(spec: &InstanceSpec) -> String {
+pub(super) fn home_owner(spec: &InstanceSpec) -> String {
     format!("{}:1000", super::users::own_uid(spec.workspace, false))
 }
 

@@ -373,7 +373,7 @@ async fn a_job_that_was_left_is_ended_before_the_next_and_a_volume_in_the_making
     );
     rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
-    assert_eq!(rig.inside(&spec, "stat -c %u:%g /home/coder").1, owner(&spec));
+    assert_eq!(rig.inside(&spec, "stat -c %u:%g /home/coder").1, home_owner(&spec));
     rig.runtime.stop(spec.workspace).await.unwrap();
 
     // A helper that hangs on the volume: ended, and the archive is made.

@@ -55,7 +55,10 @@ async fn a_workspaces_user_has_a_name_and_a_home_and_leaves_nothing_behind() {
         let uid = users::own_uid(spec.workspace, false);
         let line = format!("busybox grep :{uid}: /etc/passwd");
         assert_eq!(rig.inside(spec, &line).1, format!("coder:x:{uid}:1000::/home/coder:/bin/sh"));
-        assert_eq!(rig.inside(spec, "id -un; busybox head -n 1 /etc/passwd").1, "coder\nroot:x:0:0::/root:/bin/sh");
+        assert_eq!(
+            rig.inside(spec, "id -un; busybox head -n 1 /etc/passwd").1,
+            "coder\nroot:x:0:0::/root:/bin/sh"
+        );
     }
     let volumes = || rig.docker(&["volume", "ls", "-q"]).lines().map(str::to_owned).collect::<Vec<_>>();
     let format = "{{range .Mounts}}{{if eq .Destination \"/etc\"}}{{.Name}}{{end}}{{end}}";
@@ -68,11 +71,19 @@ async fn a_workspaces_user_has_a_name_and_a_home_and_leaves_nothing_behind() {
 const FILL: &str = "cd /home/coder && echo text > note && busybox mkdir -p shut/deep && echo deep > shut/deep/file && \
                     busybox ln note same && busybox ln -s note link && busybox ln -s /etc/passwd outside && \
                     busybox chmod 640 note && busybox chmod 000 shut/deep/file && busybox chmod 500 shut";
-const OWNERS: &str = "cd /home/coder && stat -c '%u:%g %a %n' . note same link outside shut shut/deep shut/deep/file";
+const OWNERS: &str =
+    "cd /home/coder && stat -c '%u:%g %a %n' . note same link outside shut shut/deep shut/deep/file";
 
 fn owners(owner: &str) -> String {
     let entries = [
-        "755 .", "640 note", "640 same", "777 link", "777 outside", "500 shut", "755 shut/deep", "0 shut/deep/file",
+        "755 .",
+        "640 note",
+        "640 same",
+        "777 link",
+        "777 outside",
+        "500 shut",
+        "755 shut/deep",
+        "0 shut/deep/file",
     ];
     entries.map(|entry| format!("{owner} {entry}")).join("\n")
 }
@@ -100,13 +111,16 @@ async fn a_home_of_the_common_user_becomes_the_workspaces_own_and_loses_nothing(
     // Found running, it goes on as it is; its next start makes it as it should be.
     assert!(now.status(spec.workspace).await.unwrap().is_some());
     start(&now, &spec).await;
-    assert_eq!(rig.inside(&spec, OWNERS).1, owners(&owner(&spec)));
+    assert_eq!(rig.inside(&spec, OWNERS).1, owners(&home_owner(&spec)));
     let read = "cd /home/coder && cat note && stat -c %u of-root && echo more >> note && busybox chmod 400 shut/deep/file \
                 && cat shut/deep/file";
     assert_eq!(rig.inside(&spec, read), (true, "text\n0\ndeep".to_owned()));
     // Who wants one user for all again gets that, too.
     start(&rig.later(), &spec).await;
-    assert_eq!(rig.inside(&spec, "cd /home/coder && stat -c %u:%g . note link").1, "1000:1000\n1000:1000\n1000:1000");
+    assert_eq!(
+        rig.inside(&spec, "cd /home/coder && stat -c %u:%g . note link").1,
+        "1000:1000\n1000:1000\n1000:1000"
+    );
     assert_eq!(rig.inside(&spec, "cat /home/coder/note").1, "text\nmore");
 }
 
@@ -134,7 +148,8 @@ async fn a_home_that_was_given_away_by_half_is_given_by_the_next_start() {
     assert!(killer.await.unwrap(), "it was killed");
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains("cannot be given"), "{error}");
-    let running = rig.docker(&["ps", "-q", "--filter", &format!("label=codehub.workspace={}", spec.workspace)]);
+    let running =
+        rig.docker(&["ps", "-q", "--filter", &format!("label=codehub.workspace={}", spec.workspace)]);
     assert_eq!(running, "", "nothing runs in a home that is not its user's");
     start(&now, &spec).await;
     let strangers = format!(
