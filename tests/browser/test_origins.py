@@ -446,6 +446,44 @@ def test_after_signing_in_one_is_where_one_wanted_to_be(place):
     other.close()
 
 
+def test_a_page_at_a_port_reaches_nothing_but_its_program(place):
+    """Nor does any page reach a port: the dashboard's API, both workspaces, and the port itself stay apart."""
+    port = free_port()
+    if "/w/" in place.url(place.mine):
+        page = place.page
+        page.goto(f"/open/{place.mine}?port={port}")
+        expect(page.locator("main")).to_contain_text("PROXY_DOMAIN")
+        return
+    run = {"command": ["sh", "-c", f"{PROGRAM} {port} >/dev/null 2>&1 &"]}
+    place.server.api.call("POST", f"/workspaces/{place.mine}/exec", run)
+    listed = lambda: [one for one in place.server.api.call("GET", f"/workspaces/{place.mine}/ports")["items"] if one["port"] == port]
+    there = wait_for(listed, "the program to listen")[0]["url"]
+    place.enter(place.other)
+    page = place.enter(place.mine)
+    page.goto(there + "deep?x=1")
+    expect(page.locator("#page")).to_have_text("page")
+    assert page.url == there + "deep?x=1", "handed over to where it was asked for"
+    before = place.tokens(), place.users(), len(place.seen(place.mine)), len(place.seen(place.other))
+    read = page.evaluate(ATTACK, [place.base, [
+        "/api/v1/auth/tokens", "/api/v1/users", f"/api/v1/workspaces/{place.mine}/ports/{port}", f"/open/{place.mine}?port={port}", "/logout",
+    ]])
+    for target in (place.url(place.mine), place.url(place.other)):
+        read += page.evaluate(ATTACK, [origin(target), ["/", "/api/file", "/.codehub/wake", "/.codehub/keep-awake"]])
+    assert read == [], read
+    assert before == (place.tokens(), place.users(), len(place.seen(place.mine)), len(place.seen(place.other)))
+    assert page.evaluate("fetch('/.codehub/keep-awake', { method: 'POST' }).then((answer) => answer.status)") == 404
+    # The other way round: pages of the workspace, and of its neighbour, get nothing from the port.
+    seen = lambda: page.request.get(there + "seen").json()
+    page.goto(there)
+    count = len(seen())
+    for id in (place.mine, place.other):
+        assert place.enter(id).evaluate(ATTACK, [origin(there), ["/", "/taken"]]) == []
+    page.goto(there)
+    new = [path for _, path, _ in seen()[count:] if path != "/favicon.ico"]
+    assert new == ["/"], new
+    assert not any(re.search("session|workspace|nonce|device", cookie) for _, _, cookie in seen())
+
+
 def test_below_paths_the_same_page_does_all_of_it(start, browser):
     """The rows that fall where workspaces share the dashboard's origin: why that mode is only taken on purpose."""
     server = start(**SETTINGS, PROXY_ORIGINS="path")

@@ -54,7 +54,15 @@ impl Warrant {
                         self.state = State::Ended;
                         continue;
                     };
-                    let access = latest.borrow_and_update().access;
+                    let (access, admits) = {
+                        let latest = latest.borrow_and_update();
+                        let view = latest.view.as_deref();
+                        (latest.access, view.is_none_or(|view| self.callers.still_admits(view, &pass)))
+                    };
+                    if !admits {
+                        self.state = State::Ended;
+                        continue;
+                    }
                     if access == self.access {
                         State::Waiting(news(latest), Some(pass))
                     } else {

@@ -356,7 +356,7 @@ impl Connection<'_> {
         self.request_is_answered();
         let request = request.map(|()| ProxyBody::Empty);
         let door = if memo.fresh.entry.base.apart { Door::Apart } else { Door::Path };
-        let mut context = proxy.context(memo.fresh.entry.id, door, &request, self.client.peer);
+        let mut context = proxy.context(memo.fresh.entry.id, None, door, &request, self.client.peer);
         if let Ok(id) = HeaderValue::from_bytes(&id) {
             context.request_id = id;
         }

@@ -11,6 +11,7 @@ mod origins;
 mod own;
 mod pages;
 mod policy;
+mod ports;
 mod rules;
 mod service_worker;
 mod smuggling;

@@ -80,6 +80,8 @@ pub(super) struct Client {
     pub(super) watch: Option<Box<Watch>>,
     /// Nobody asked for it: the tab lost its connection and wants it back.
     pub(super) reconnection: bool,
+    /// What passes is work, as far as the rules say. Not at ports: their pages are told what to load anew.
+    pub(super) counts: bool,
 }
 
 /// Whether the workspace agreed to switch protocols.
@@ -111,12 +113,12 @@ pub(super) fn switch(
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();
 
-    let socket = proxy.activity.open_socket(&entry.cell, client.reconnection);
+    let socket = client.counts.then(|| proxy.activity.open_socket(&entry.cell, client.reconnection));
     // From here on nothing is missed that would end the connection.
     let (proxy, news) = (proxy.clone(), News::of(entry.clone(), client.pass));
     let takeover = Takeover::new(move |browser: TcpStream, client_said: Bytes| {
         let (workspace, workspace_said) = wire.into_stream();
-        let ledger = Ledger { socket, watch: client.watch };
+        let ledger = socket.map(|socket| Ledger { socket, watch: client.watch });
         let relay = Relay::new(browser, workspace, websocket, ledger).after(&client_said, &workspace_said);
         let tracker = proxy.relays.clone();
         tracker.spawn(run(proxy, news, relay));
@@ -211,8 +213,11 @@ impl News {
             }
             let access = {
                 let latest = self.latest.borrow_and_update();
-                if latest.view.as_ref().is_none_or(|view| view.stopping()) {
+                let Some(view) = latest.view.as_ref().filter(|view| !view.stopping()) else {
                     return Ending::Stopped;
+                };
+                if !proxy.callers.still_admits(view, &self.pass) {
+                    return Ending::SignedOut;
                 }
                 latest.access
             };

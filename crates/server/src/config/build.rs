@@ -12,6 +12,7 @@ use codehub_domain::{
     gc::GcPolicy,
     limits::Limits,
     origins::{LOCALHOST, Mode},
+    ports::{self, PortsPolicy, Visibility},
     retry::Policy,
 };
 use codehub_proxy::hosts::{is_loopback, without_port};
@@ -126,6 +127,13 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         public_base_url: on_localhost(public_base_url, &origins),
         public_base_url_is_set,
         exec: r.read("exec", |word| Some(word == "on")),
+        ports: PortsPolicy {
+            on: r.read("ports.browser", |word| Some(word == "on")),
+            denied: r.read("ports.denied", ports::parse_ranges),
+            share_max: r
+                .read("ports.share_max", |word| word.parse().ok().map(Some))
+                .unwrap_or(Visibility::Owner),
+        },
         hosts_allowed: r.read("hosts_allowed", value::hosts),
         metrics: MetricsConfig {
             listen: r.read("metrics.listen", value::maybe_address),

@@ -9,6 +9,7 @@ use codehub_domain::{
     gc::GcPolicy,
     limits::Limits,
     origins::{Mode, Origins},
+    ports::PortsPolicy,
     retry::Policy,
     ttl::TtlPolicy,
 };
@@ -46,6 +47,8 @@ pub struct Config {
     pub public_base_url_is_set: bool,
     /// Whether programs, files and ports of workspaces can be reached by the API.
     pub exec: bool,
+    /// Which ports of workspaces may be opened in browsers, and by whom.
+    pub ports: PortsPolicy,
     /// More hosts under which this server answers.
     pub hosts_allowed: Vec<String>,
     /// Where machines ask how it is, apart from everybody else.

@@ -58,6 +58,27 @@ pub static SETTINGS: &[Setting] = &[
         "Whether owners can run programs, read and write files and connect to ports in their workspaces by the API, with a session or a token.",
     ),
     setting(
+        "ports.browser",
+        "PORTS",
+        "on",
+        ValueKind::OneOf(&["on", "off"]),
+        "Whether what listens in a workspace can be opened in the browser, at {port}-{id}.proxy.domain. Needs proxy.origins = \"domain\" and workspaces that are local processes.",
+    ),
+    setting(
+        "ports.denied",
+        "PORTS_DENIED",
+        "",
+        ValueKind::Ports,
+        "Ports of workspaces that nobody gets a connection to, neither in the browser nor by the API: ports and ranges, separated by commas, such as 22, 5432, 6000-6010.",
+    ),
+    setting(
+        "ports.share_max",
+        "PORTS_SHARE_MAX",
+        "signed-in",
+        ValueKind::OneOf(&["owner", "signed-in"]),
+        "Who may open ports in the browser, at most. owner: only the workspace's owner, whatever was shared before. signed-in: everybody with an account, where the owner shares a port.",
+    ),
+    setting(
         "hosts_allowed",
         "HOSTS_ALLOWED",
         "",
