@@ -118,7 +118,7 @@ fn refused(error: &LineError) -> NotDialled {
     match error {
         LineError::Refused(_, problem) if problem.code == "NOTHING_LISTENS" => NotDialled::NothingListens,
         LineError::Refused(_, problem) if problem.code == "LIMIT_EXCEEDED" => NotDialled::TooMany,
-        LineError::Refused(..) | LineError::Ended(_) | LineError::Garbage(_) => {
+        LineError::Refused(..) | LineError::Ended(_) | LineError::Silent(_) | LineError::Garbage(_) => {
             NotDialled::Unreachable(error.to_string())
         }
     }
