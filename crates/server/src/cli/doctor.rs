@@ -54,6 +54,7 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     report.add("public address", public_address(config));
     report.add("host names", host_names(config));
     report.add("origins", origins(config).await);
+    report.add("ports", ports(config));
     report.add("open files", open_files());
     let schema = schema(config).await;
     let usable = !matches!(schema, Bad(_));
@@ -193,6 +194,23 @@ async fn origins(config: &Config) -> Finding {
                 }
                 false => Bad(format!("{label} does not resolve: *.{name} must lead to this server (DNS)")),
             }
+        }
+    }
+}
+
+/// Whether what listens in workspaces is opened in the browser.
+fn ports(config: &Config) -> Finding {
+    match &config.proxy.origins {
+        _ if !config.ports.on => Good("not opened in the browser (PORTS)".into()),
+        Mode::Port { .. } | Mode::Path => Note(
+            "not opened in the browser: that needs a name for every workspace (PROXY_DOMAIN, docs/PORTS.md)"
+                .into(),
+        ),
+        Mode::Domain { .. } if config.runtime.kind != RuntimeKind::Process => {
+            Note("not opened in the browser: workspaces in containers cannot do this yet".into())
+        }
+        Mode::Domain { name } => {
+            Good(format!("{{port}}-{{id}}.{name}, for {} at most (PORTS_SHARE_MAX)", config.ports.share_max))
         }
     }
 }
