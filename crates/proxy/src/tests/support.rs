@@ -35,6 +35,7 @@ use crate::{
         WorkspaceView,
     },
     hosts::Hosts,
+    tls::Tls,
 };
 
 pub(super) const SESSION: &str = "owner-secret";
@@ -235,6 +236,10 @@ impl Gate for FakeGate {
         }
     }
 
+    async fn deployment(&self) -> Result<String, GateError> {
+        Ok("this deployment".into())
+    }
+
     async fn look(&self, _: WorkspaceId) {
         self.looks.fetch_add(1, SeqCst);
     }
@@ -263,6 +268,7 @@ pub(super) struct Options {
     pub(super) trusted: Vec<ipnet::IpNet>,
     pub(super) rules: crate::idle::Rules,
     pub(super) origins: Mode,
+    pub(super) tls: Option<Arc<Tls>>,
     /// What is not the proxy's.
     pub(super) application: axum::Router,
 }
@@ -275,6 +281,7 @@ impl Default for Options {
             trusted: Vec::new(),
             rules: crate::idle::Rules::default(),
             origins: Mode::Path,
+            tls: None,
             application: axum::Router::new().fallback(|| async { "the application" }),
         }
     }
@@ -297,7 +304,7 @@ impl Rig {
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());
-        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone()).await;
+        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone(), options.tls).await;
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -361,6 +368,7 @@ pub(super) async fn listen(
     proxy: Option<Arc<Proxy>>,
     router: axum::Router,
     shutdown: CancellationToken,
+    tls: Option<Arc<Tls>>,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -376,6 +384,7 @@ pub(super) async fn listen(
         proxy,
         application,
         heads_within: Duration::from_secs(60),
+        tls,
     });
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {

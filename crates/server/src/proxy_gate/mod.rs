@@ -28,6 +28,7 @@ use self::opened::Opened;
 use crate::{
     app::App,
     auth::{self, AuthError, Identity, Via, act, secret},
+    backends,
     config::Config,
     service::{self, Denied},
 };
@@ -42,12 +43,19 @@ pub struct AppGate {
     store: Arc<dyn Store>,
     ide: ProxyIde,
     opened: Opened,
+    deployment: tokio::sync::OnceCell<String>,
 }
 
 impl AppGate {
     /// Answers from `app`'s store; `ide` is what workspaces run.
     pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
-        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide, opened: Opened::default() }
+        Self {
+            app: Arc::downgrade(app),
+            store: app.backends.store.clone(),
+            ide,
+            opened: Opened::default(),
+            deployment: tokio::sync::OnceCell::new(),
+        }
     }
 
     fn app(&self) -> Result<Arc<App>, GateError> {
@@ -172,6 +180,11 @@ impl Gate for AppGate {
     async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError> {
         let user = self.store.user_get(user).await.map_err(unreachable)?;
         Ok(user.map_or((None, None), |user| (Lang::of_account(user.language), Theme::of_account(user.theme))))
+    }
+
+    async fn deployment(&self) -> Result<String, GateError> {
+        let ask = || async { backends::deployment(&*self.store).await.map_err(unreachable) };
+        Ok(self.deployment.get_or_try_init(ask).await?.clone())
     }
 
     async fn look(&self, id: WorkspaceId) {
