@@ -55,7 +55,7 @@ class Server:
         until(lambda: self.ask("GET", "/readyz")[0] == 200)
         status, headers, _ = self.ask("POST", "/api/v1/auth/login", {"username": "bench", "password": PASSWORD})
         assert status == 200
-        self.cookie = headers["set-cookie"].split(";")[0]
+        self.cookie = headers["session"]
 
     def ask(self, method, path, body=None, headers=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=130)
@@ -68,7 +68,12 @@ class Server:
         answer = connection.getresponse()
         content = answer.read()
         connection.close()
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, content
+        headers = {k.lower(): v for k, v in answer.getheaders()}
+        # There are several cookies: one is the session.
+        for cookie in answer.headers.get_all("Set-Cookie") or []:
+            if cookie.startswith("session="):
+                headers["session"] = cookie.split(";")[0]
+        return answer.status, headers, content
 
     def call(self, method, path, body=None):
         status, _, content = self.ask(method, "/api/v1" + path, body)

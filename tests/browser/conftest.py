@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,15 @@ SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "hei
 # Set where everything has to be tested (`.ci/run`): what is missing then fails a test instead of skipping it.
 REQUIRE = os.environ.get("CODEHUB_TEST_REQUIRE", "") not in ("", "0")
 
+# Per test: what its pages asked for and did not get.
+TROUBLES = pytest.StashKey[list]()
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
+    if report.failed and (troubles := item.stash.get(TROUBLES, None)):
+        report.sections.append(("What did not arrive", "\n".join(troubles)))
     if REQUIRE and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome, report.longrepr = "failed", f"{reason}; CODEHUB_TEST_REQUIRE allows no skipped test"
@@ -60,6 +66,7 @@ def tab(browser, request):
             context.add_cookies([{"name": name, "value": value, "url": server.url}])
         page = context.new_page()
         page.complaints = []
+        follow(page, request.node.stash.setdefault(TROUBLES, []))
         if strict:
             listen(page, page.complaints)
             complaints.append(page.complaints)
@@ -69,6 +76,14 @@ def tab(browser, request):
     for context in contexts:
         context.close()
     assert not any(complaints), f"the browser complained: {complaints}"
+
+
+def follow(page, troubles):
+    """Notes what the page asked for and did not get: shown when the test fails."""
+    since = time.monotonic()
+    note = lambda request, why: troubles.append(f"{time.monotonic() - since:.3f} s: {request.method} {request.url}: {why}")
+    page.on("requestfailed", lambda request: note(request, request.failure))
+    page.on("response", lambda answer: answer.status >= 400 and note(answer.request, answer.status))
 
 
 def listen(page, complaints):

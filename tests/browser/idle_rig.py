@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "codehub-test"
-BINARY = pathlib.Path(os.environ.get("CODEHUB_BINARY", REPO / "target/debug/codehub"))
+BINARY = pathlib.Path(os.environ.get("CODEHUB_BIN", REPO / "target/debug/codehub"))
 TTL = 30
 FLUSH = SYNC = 2
 # After the TTL: JupyterLab saves up to ten seconds after the last key, which counts; then flush, sync and stop,

@@ -1,10 +1,12 @@
 """A workspace's page: one line for each act, a picture of the last days, checks folded away, live logs; help and the API."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import expect
 
+from codehub import wait_for
 from dashboard import phase, press
 
 ARROWS = re.compile("[←-⇿➔-➾⟵-⟿]")
@@ -16,6 +18,9 @@ def lived(start):
     id = server.lived = server.api.create("lived in")
     for verb, there in [("stop", "STANDBY"), ("archive", "ARCHIVED"), ("start", "RUNNING")] * 4:
         server.api.act(id, verb, there)
+    # The picture names no phase that lasted less than a second.
+    started = time.monotonic()
+    wait_for(lambda: time.monotonic() > started + 1.5, "to have run for a while")
     return server
 
 

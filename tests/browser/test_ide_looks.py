@@ -189,3 +189,31 @@ def test_language_and_theme_are_those_of_the_account(start, tab, shots, size, ma
     assert other.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 29)"
     if shots:
         other.screenshot(path=shots / f"ide-account-{size}.png")
+
+
+@pytest.mark.parametrize("part", ["app.js", "highlight.js", "layout.css"])
+def test_a_part_that_did_not_arrive_is_fetched_again(server, tab, project, part):
+    page = tab(server, strict=False)
+    lost = []
+
+    def lose(route):
+        lost.append(route.request.url)
+        route.abort("failed") if len(lost) == 1 else route.continue_()
+
+    page.route(f"**/assets/{part}", lose)
+    Ide(page).open(project)
+    assert len(lost) == 2, lost
+
+
+def test_a_part_that_never_arrives_is_not_asked_for_for_ever(server, tab, project):
+    page = tab(server, strict=False)
+    lost = []
+
+    def lose(route):
+        lost.append(route.request.url)
+        route.abort("failed")
+
+    page.route("**/assets/app.js", lose)
+    page.goto(f"/w/{project}/")
+    page.wait_for_timeout(4000)
+    assert len(lost) == 4, lost

@@ -65,6 +65,7 @@ assets! {
     "search-panel.js" => JS,
     "markdown.js" => JS,
     "bytes-view.js" => JS,
+    "boot.js" => JS,
     "brackets.js" => JS,
     "wrapping.js" => JS,
     "text-whole.js" => JS,

@@ -135,7 +135,7 @@ const JUPYTERLAB: Row = Row {
         "--PasswordIdentityProvider.hashed_password=",
         // Its page, when the workspace sleeps under it, asks whether to start it again: that leads to the
         // workspace's page on the dashboard, in another tab, so that what was typed stays in this one.
-        "--ServerApp.tornado_settings={'hub_prefix': '/', 'hub_host': '/workspaces/{id}?from=', 'user': ''}",
+        "--ServerApp.tornado_settings={'hub_prefix': '/', 'hub_host': '{base_path}.codehub/workspace?from=', 'user': ''}",
     ],
     open: &["--IdentityProvider.token="],
     guard: Guard { args: &[], env: "JUPYTER_TOKEN", header: ("authorization", "token ") },

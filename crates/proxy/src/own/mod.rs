@@ -47,7 +47,7 @@ pub(super) enum Call {
     Appearance(Lang, Theme),
     Wake,
     KeepAwake,
-    /// The way back, wherever that is.
+    /// The way to a page of the dashboard, wherever that is.
     Dashboard(String),
     WrongMethod,
     Nothing,
@@ -74,8 +74,11 @@ impl Call {
             ("appearance.js", &Method::GET) => Self::Appearance(Lang::of(headers), Theme::chosen(headers)),
             ("wake", &Method::POST) => Self::Wake,
             ("keep-awake", &Method::POST) => Self::KeepAwake,
-            ("dashboard", &Method::GET) => Self::Dashboard(context.links.dashboard.clone()),
-            ("events" | "appearance.js" | "wake" | "keep-awake" | "dashboard" | ENTER, _) => {
+            ("dashboard", &Method::GET) => Self::Dashboard(format!("{}/", context.links.dashboard)),
+            ("workspace", &Method::GET) => {
+                Self::Dashboard(format!("{}/workspaces/{}", context.links.dashboard, context.id))
+            }
+            ("events" | "appearance.js" | "wake" | "keep-awake" | "dashboard" | "workspace" | ENTER, _) => {
                 Self::WrongMethod
             }
             _ => Self::Nothing,
@@ -102,8 +105,8 @@ pub(super) async fn answer(
         Call::Appearance(lang, theme) => appearance(proxy, identified, lang, theme).await?,
         Call::Wake => woken(proxy, entry, identified).await?,
         Call::KeepAwake => kept_awake(proxy, entry, identified).await?,
-        Call::Dashboard(origin) => {
-            let to = HeaderValue::try_from(format!("{origin}/"));
+        Call::Dashboard(page) => {
+            let to = HeaderValue::try_from(page);
             redirect(StatusCode::SEE_OTHER, to.unwrap_or(HeaderValue::from_static("/")))
         }
         Call::WrongMethod => json(StatusCode::METHOD_NOT_ALLOWED, "INVALID_REQUEST", "method not allowed"),

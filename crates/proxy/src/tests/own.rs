@@ -156,6 +156,23 @@ async fn waking_is_asked_for_by_the_workspaces_own_page() {
     assert_eq!(status_of(&rig.get("/.codehub/other", &[]).await), 404);
 }
 
+/// What an IDE that knows one address of its own offers as "start again" must lead to another origin.
+#[tokio::test]
+async fn the_way_to_the_dashboard_is_shown_even_asleep() {
+    let rig = Rig::new().await;
+    rig.gate.change(|view| (view.phase, view.desired) = (Phase::Standby, Desired::Standby));
+    for (path, to) in [
+        ("/.codehub/dashboard", "/".to_owned()),
+        ("/.codehub/workspace?from=/spawn/user", format!("/workspaces/{}", workspace())),
+    ] {
+        let answer = rig.get(path, &[]).await;
+        assert_eq!(status_of(&answer), 303, "{answer}");
+        let location = answer.lines().find_map(|line| line.strip_prefix("location: ")).unwrap_or_default();
+        assert!(location.ends_with(&to), "{answer}");
+    }
+    assert_eq!(rig.gate.wakes.load(SeqCst), 0, "that wakes nothing");
+}
+
 #[tokio::test]
 async fn waking_says_how_far_it_is_and_why_not() {
     let rig = Rig::with(Options { hold: Duration::from_millis(50), ..Options::default() }).await;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::post};
-use codehub_domain::{Desired, Workspace, WorkspaceId};
+use codehub_domain::{
+    Desired, Workspace, WorkspaceId,
+    limits::{LimitHit, LimitScope},
+};
 use maud::html;
 
 use super::{
@@ -68,15 +71,21 @@ async fn bulk(
     if ticked.desired == Desired::Deleted && !ticked.sure {
         return confirm(&app, &me, &ticked).await;
     }
-    let (mut done, mut skipped) = (0, 0);
+    let (mut done, mut skipped, mut limits) = (0, 0_u32, Vec::new());
     for id in &ticked.ids {
         match actions::ask(&app, &me, *id, ticked.desired).await {
             Ok(_) => done += 1,
             Err(Denied::Store(error)) => return Err(error.into()),
-            Err(_) => skipped += 1,
+            Err(denied) => {
+                skipped += 1;
+                if let Denied::Limit(LimitHit { scope: LimitScope::User { limit }, .. }) = denied {
+                    limits.push(limit);
+                }
+            }
         }
     }
-    Ok(see_other_saying(&app, &ticked.back, Flash::Bulk { desired: ticked.desired, done, skipped }))
+    let limit = limits.first().copied().filter(|_| limits.len() == skipped as usize);
+    Ok(see_other_saying(&app, &ticked.back, Flash::Bulk { desired: ticked.desired, done, skipped, limit }))
 }
 
 /// Names what would be deleted. Whatever this person may not delete is not named, and would be skipped.

@@ -77,7 +77,7 @@ fn table(
                 th.break scope="row" {
                     @match names.get(&id) {
                         Some(found) if found.deleted_at.is_none() => a href={ "/workspaces/" (id) } { (found.name) },
-                        Some(found) => (found.name),
+                        Some(found) => { (found.name) " " span.quiet { "(" (t.is_deleted) ")" } },
                         None => code { (id) },
                     }
                 }

@@ -87,11 +87,13 @@ pub enum Flash {
     Busy(Operation),
     UserLimit(u32),
     ServerLimit(u32),
-    /// An act for many workspaces at once: of how many it was granted, and of how many not.
+    /// An act for many workspaces at once: of how many it was granted, and of how many not. `limit`: that was all that
+    /// was in the way, so many may run at once.
     Bulk {
         desired: Desired,
         done: u32,
         skipped: u32,
+        limit: Option<u32>,
     },
 }
 
@@ -108,7 +110,10 @@ impl Flash {
             Self::Busy(operation) => format!("busy.{operation}"),
             Self::UserLimit(limit) => format!("user-limit.{limit}"),
             Self::ServerLimit(limit) => format!("server-limit.{limit}"),
-            Self::Bulk { desired, done, skipped } => format!("bulk.{desired}.{done}.{skipped}"),
+            Self::Bulk { desired, done, skipped, limit } => {
+                let limit = limit.map_or_else(String::new, |limit| format!(".{limit}"));
+                format!("bulk.{desired}.{done}.{skipped}{limit}")
+            }
         }
     }
 
@@ -123,7 +128,8 @@ impl Flash {
                 let desired = parts.next()?.parse().ok()?;
                 let done = parts.next()?.parse().ok()?;
                 let skipped = parts.next()?.parse().ok()?;
-                parts.next().is_none().then_some(Self::Bulk { desired, done, skipped })
+                let limit = parts.next().map(str::parse).transpose().ok()?;
+                parts.next().is_none().then_some(Self::Bulk { desired, done, skipped, limit })
             }
             Some(_) => None,
         }
@@ -148,8 +154,8 @@ impl Flash {
     pub fn text(self, lang: Lang) -> String {
         match (self, lang) {
             (Self::Plain(plain), _) => plain.text(lang).to_owned(),
-            (Self::Bulk { desired, done, skipped }, _) => {
-                super::i18n::words::bulk_done(lang, desired, done, skipped)
+            (Self::Bulk { desired, done, skipped, limit }, _) => {
+                super::i18n::words::bulk_done(lang, desired, done, skipped, limit)
             }
             (Self::Busy(operation), Lang::En) => {
                 let doing = super::i18n::words::operation(lang, operation);
@@ -224,10 +230,8 @@ mod tests {
                 .iter()
                 .map(|op| Flash::Busy(*op))
                 .chain([Flash::UserLimit(3), Flash::ServerLimit(9)])
-                .chain(Desired::ALL.iter().map(|desired| Flash::Bulk {
-                    desired: *desired,
-                    done: 3,
-                    skipped: 1,
+                .chain(Desired::ALL.iter().flat_map(|desired| {
+                    [None, Some(2)].map(|limit| Flash::Bulk { desired: *desired, done: 3, skipped: 1, limit })
                 })),
         );
         for flash in all {
@@ -247,7 +251,8 @@ mod tests {
             "other.3",
             "bulk.RUNNING.1",
             "bulk.x.1.2",
-            "bulk.RUNNING.1.2.3",
+            "bulk.RUNNING.1.2.x",
+            "bulk.RUNNING.1.2.3.4",
         ] {
             assert_eq!(Flash::parse(wrong), None, "{wrong:?}");
         }

@@ -286,6 +286,7 @@ texts! {
     a_volume: "Volume", "볼륨";
     unused_since: "Unused since", "미사용 시작";
     deleted_when: "Deleted", "삭제 시점";
+    is_deleted: "deleted workspace", "삭제된 워크스페이스";
     next_cleanup: "by the next clean-up", "다음 정리 때";
     workspace: "Workspace", "워크스페이스";
     backends: "Backends", "백엔드";

@@ -242,7 +242,7 @@ pub fn total(lang: Lang, count: Option<u64>) -> String {
 }
 
 /// What was asked for many workspaces at once, and what became of it.
-pub fn bulk_done(lang: Lang, desired: Desired, done: u32, skipped: u32) -> String {
+pub fn bulk_done(lang: Lang, desired: Desired, done: u32, skipped: u32, limit: Option<u32>) -> String {
     let many = |count: u32| if count == 1 { "1 workspace".to_owned() } else { format!("{count} workspaces") };
     let said = match (desired, lang) {
         (Desired::Running, Lang::En) => format!("Starting {}.", many(done)),
@@ -254,13 +254,20 @@ pub fn bulk_done(lang: Lang, desired: Desired, done: u32, skipped: u32) -> Strin
         (Desired::Archived, Lang::Ko) => format!("워크스페이스 {done}개를 보관합니다."),
         (Desired::Deleted, Lang::Ko) => format!("워크스페이스 {done}개를 삭제했습니다."),
     };
-    let but = match (skipped, lang) {
-        (0, _) => return said,
-        (count, Lang::En) => format!(
-            "{} skipped: busy, in an error state, over the limit of running workspaces, or not allowed.",
-            if count == 1 { "1 was".to_owned() } else { format!("{count} were") }
+    let were = |count: u32| if count == 1 { "1 was".to_owned() } else { format!("{count} were") };
+    let but = match (skipped, lang, limit) {
+        (0, ..) => return said,
+        (count, Lang::En, Some(limit)) => {
+            format!("{} skipped: {limit} can run at once. Stop others first.", were(count))
+        }
+        (count, Lang::Ko, Some(limit)) => format!(
+            "{count}개는 건너뛰었습니다. 동시에 실행할 수 있는 워크스페이스는 {limit}개입니다. 먼저 다른 워크스페이스를 중지하세요."
         ),
-        (count, Lang::Ko) => format!(
+        (count, Lang::En, None) => format!(
+            "{} skipped: busy, in an error state, over the limit of running workspaces, or not allowed.",
+            were(count)
+        ),
+        (count, Lang::Ko, None) => format!(
             "{count}개는 건너뛰었습니다. 작업 중이거나 오류 상태이거나, 실행 개수 제한을 넘거나, 권한이 없습니다."
         ),
     };
