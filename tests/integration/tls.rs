@@ -240,7 +240,11 @@ async fn a_renewed_certificate_is_shown_and_a_bad_one_is_not() {
     let bearer = format!("Bearer {}", secured.server.token);
     let again = async |open: &mut Sender| {
         let host = format!("code.test:{}", secured.port());
-        let request = Request::get("/metrics").header("host", host).header("authorization", bearer.as_str()).body(Full::default()).unwrap();
+        let request = Request::get("/metrics")
+            .header("host", host)
+            .header("authorization", bearer.as_str())
+            .body(Full::default())
+            .unwrap();
         let (answer, body) = secured.send(open, request).await;
         assert_eq!(answer.status(), 200);
         String::from_utf8(body.to_vec()).unwrap()

@@ -160,7 +160,10 @@ async fn an_answer_that_begins_after_the_session_has_ended_is_cut_off() {
         }
         // A header that is not of the plain kind.
         let apart = if version == "remembered" { "X-A: b" } else { "X-Request-Id: abc" };
-        stream.write_all(head("GET", "/long", &[&cookie(), apart, "Connection: close"]).as_bytes()).await.unwrap();
+        stream
+            .write_all(head("GET", "/long", &[&cookie(), apart, "Connection: close"]).as_bytes())
+            .await
+            .unwrap();
         let_time_pass(Duration::from_millis(50)).await;
         rig.sign_out();
         eventually("it is known", async || status_of(&rig.get("/short", &[]).await) == 401).await;

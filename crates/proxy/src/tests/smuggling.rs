@@ -175,7 +175,8 @@ async fn an_absolute_address_is_passed_on_as_a_path() {
     let upstream = Upstream::echoing_heads().await;
     let rig = Rig::before(&upstream).await;
     let line = "GET http://code.example.com/w/{id}/x?y HTTP/1.1";
-    let answer = rig.raw(get(line, "Connection: close\r\n").replace("Host: a", "Host: code.example.com")).await;
+    let answer =
+        rig.raw(get(line, "Connection: close\r\n").replace("Host: a", "Host: code.example.com")).await;
     let seen = body_of(&answer).to_lowercase();
     assert!(seen.starts_with("get /x?y http/1.1\r\nhost: code.example.com\r\n"), "{answer}");
     assert!(seen.contains("x-forwarded-host: code.example.com"), "{seen}");

@@ -205,7 +205,9 @@ async fn who_comes_without_tls_is_told_so() {
     let own = format!("{}.apps.example.com:8443", workspace());
     let ask = async |method: &str, host: &str, path: &str| {
         let cookie = "codehub_workspace=owner-secret";
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+        );
         secured.rig.raw(request).await
     };
     for host in [own.as_str(), "code.example.com"] {
