@@ -85,10 +85,10 @@ def test_what_was_made_in_the_browser_survives_stop_archive_and_restore(tmp_path
         item(page, "hello.txt").wait_for(timeout=30_000)
         until(30, lambda: inside(id, "cat", FOLDER + "/hello.txt") == TEXT)
 
-        terminal(page, "tr a-z A-Z < hello.txt > made.txt; id -u >> made.txt")
+        terminal(page, "tr a-z A-Z < hello.txt > made.txt; id -un >> made.txt")
         item(page, "made.txt").wait_for(timeout=60_000)
         # A terminal of the workspace's user.
-        until(30, lambda: inside(id, "cat", FOLDER + "/made.txt") == TEXT.upper() + "1000")
+        until(30, lambda: inside(id, "cat", FOLDER + "/made.txt") == TEXT.upper() + "coder")
         made = inside(id, "cat", FOLDER + "/made.txt")
         page.context.close()
 
@@ -103,7 +103,7 @@ def test_what_was_made_in_the_browser_survives_stop_archive_and_restore(tmp_path
         item(page, "hello.txt").dblclick()
         page.locator(".editor-group-container .view-line", has_text=TEXT.split()[0]).wait_for(timeout=30_000)
         assert inside(id, "cat", FOLDER + "/made.txt") == made
-        assert inside(id, "stat", "-c", "%u:%g", FOLDER, FOLDER + "/hello.txt") == "1000:1000\n1000:1000"
+        assert inside(id, "stat", "-c", "%U:%G", FOLDER, FOLDER + "/hello.txt") == "coder:coder\ncoder:coder"
         quiet = inside(id, "cat", ".local/share/code-server/User/settings.json")
         assert '"chat.disableAIFeatures": true' in quiet, "an idle tab is quiet here, too"
 

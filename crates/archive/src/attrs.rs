@@ -84,6 +84,14 @@ pub(super) struct Owners {
     pub(super) restored: (u32, u32),
 }
 
+impl Owners {
+    /// Whose something is now that was theirs, user and group each.
+    pub(super) fn of(self, (uid, gid): (u32, u32)) -> (u32, u32) {
+        let Self { archived, restored } = self;
+        (if uid == archived.0 { restored.0 } else { uid }, if gid == archived.1 { restored.1 } else { gid })
+    }
+}
+
 impl Attrs {
     /// As root may set it. Root could make programs that give whoever runs them the rights of another user, so it
     /// does not: no setuid or setgid on files, no capabilities. What was the home's owner's is the new home's
@@ -93,13 +101,8 @@ impl Attrs {
             self.mode &= !0o6000;
         }
         self.xattrs.retain(|xattr| xattr.name != b"security.capability");
-        if let Some(Owners { archived, restored }) = owners {
-            if self.uid == archived.0 {
-                self.uid = restored.0;
-            }
-            if self.gid == archived.1 {
-                self.gid = restored.1;
-            }
+        if let Some(owners) = owners {
+            (self.uid, self.gid) = owners.of((self.uid, self.gid));
         }
         self
     }

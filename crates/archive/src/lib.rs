@@ -30,6 +30,7 @@ mod header;
 mod manifest;
 mod meta;
 mod objects;
+mod owner;
 mod pack;
 mod pax;
 mod progress;
@@ -51,6 +52,7 @@ pub use objects::{
     DATA_NAME, FilePage, FileStream, ListedObject, MARKER as ARCHIVES_MARKER, ObjectArchives, Packed,
     S3Config, Verify,
 };
+pub use owner::give_home;
 pub use pack::estimate_home;
 pub use pack::{PackSummary, pack};
 pub use progress::Progress;

@@ -65,6 +65,10 @@ impl ApiError {
             Errno::NOSPC | Errno::DQUOT => {
                 (StatusCode::INSUFFICIENT_STORAGE, "DISK_FULL", "could not be written: the disk is full")
             }
+            // What a socket says to whoever opens it.
+            Errno::NXIO | Errno::NODEV => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_A_FILE", "is a pipe, socket or device, not a file")
+            }
             Errno::ROFS => (StatusCode::FORBIDDEN, "READ_ONLY", "is on a read-only file system"),
             Errno::INVAL => (
                 StatusCode::BAD_REQUEST,

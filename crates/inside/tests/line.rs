@@ -157,6 +157,23 @@ async fn what_is_not_an_answer_is_not_believed() {
     assert_eq!((problem.code.as_str(), problem.message.len()), ("UNKNOWN", 1000));
 }
 
+/// Somebody who took the connection and does nothing with it, as a program that was stopped.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_not_waited_for_long() {
+    let (ours, _theirs) = tokio::io::duplex(1 << 20);
+    let line = open(ours).await;
+    let begun = tokio::time::Instant::now();
+    assert_eq!(line.ports().await, Err(LineError::Silent(10)));
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    let (ours, _theirs) = tokio::io::duplex(1 << 20);
+    let (line, begun) = (open(ours).await, tokio::time::Instant::now());
+    // It is not known how long a file takes, but that somebody takes it.
+    let written = line
+        .write_file("file", Body::from_stream(futures::stream::pending::<std::io::Result<Bytes>>()))
+        .await;
+    assert!(written.is_err() && begun.elapsed().as_secs() <= 15, "{written:?} after {:?}", begun.elapsed());
+}
+
 /// What a client says that is not CodeHub ends its own stream only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_from_outside_ends_nothing_else() {

@@ -16,7 +16,7 @@ use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    credential::{CookieNames, TOKEN_PREFIX},
+    credential::CookieNames,
     error::ProxyError,
     gate::{Caller, Credential, Gate, WorkspaceView},
     origin,
@@ -144,7 +144,7 @@ impl Pass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identified {
     pub caller: Caller,
-    /// The `Authorization` header holds a token of ours, and must not reach the workspace.
+    /// The `Authorization` header is what proves it.
     pub our_authorization: bool,
 }
 
@@ -156,10 +156,8 @@ pub(super) struct Recognized {
 }
 
 impl Identified {
-    fn new(caller: Caller, bearer: Option<&[u8]>) -> Self {
-        // One of ours that is not valid (any more) is not the workspace's to see either.
-        let ours = |token: &[u8]| token.starts_with(TOKEN_PREFIX.as_bytes());
-        Self { caller, our_authorization: !caller.by_cookie || bearer.is_some_and(ours) }
+    fn new(caller: Caller) -> Self {
+        Self { caller, our_authorization: !caller.by_cookie }
     }
 }
 
@@ -209,7 +207,7 @@ impl Callers {
         let name = self.cookie(keeper);
         for credential in in_order(bearer, cookies::session(headers, &name), keeper)? {
             if let Some(caller) = self.ask(credential).await? {
-                return Ok(Identified::new(caller, bearer));
+                return Ok(Identified::new(caller));
             }
         }
         Err(ProxyError::SignIn)
@@ -229,7 +227,7 @@ impl Callers {
             let known = self.known(&key(credential))?;
             let until = *until.insert(until.map_or(known.until, |until| until.min(known.until)));
             if let Some(caller) = known.caller {
-                return Some(Recognized { identified: Identified::new(caller, bearer), until, forgotten });
+                return Some(Recognized { identified: Identified::new(caller), until, forgotten });
             }
         }
         None

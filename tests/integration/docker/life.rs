@@ -41,8 +41,8 @@ async fn from_creation_to_deletion_on_docker_and_s3() {
 
     server.go(&id, "start").await;
     let (_, after) =
-        docked.inside(&id, "cat note && busybox sha256sum a/b/large && busybox stat -c %u:%g note .");
-    assert_eq!(after, format!("hello\n{sum}\n1000:1000\n1000:1000"));
+        docked.inside(&id, "cat note && busybox sha256sum a/b/large && busybox stat -c %U:%G note .");
+    assert_eq!(after, format!("hello\n{sum}\ncoder:coder\ncoder:coder"));
     assert!(docked.volumes(&id)[0].ends_with("-home-2"), "a new generation");
 
     let (status, _) = server.call(Method::DELETE, &format!("/workspaces/{id}"), None).await;

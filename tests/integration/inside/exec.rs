@@ -124,6 +124,14 @@ async fn a_terminal_is_typed_into_and_resized_and_strangers_are_kept_out() {
     assert_eq!(refused.err(), Some(403), "another site's page");
     assert_eq!(Socket::open_with(&server, &path, "codehub.exec.v1", &[]).await.err(), Some(401));
     assert_eq!(Socket::open(&server, &path, "something.else").await.err(), Some(400));
+    for key in ["x", "c2hvcnQ=", "dGhlIHNhbXBsZSBub25jZSBhbmQgbW9yZQ=="] {
+        let headers = [("authorization", bearer.as_str()), ("sec-websocket-key", key)];
+        assert_eq!(
+            Socket::open_with(&server, &path, "codehub.exec.v1", &headers).await.err(),
+            Some(400),
+            "{key}"
+        );
+    }
     for (wrong, code) in
         [(&b"\x01out"[..], CloseCode::Protocol), (b"\x06{\"signal\":\"NONE\"}", CloseCode::Protocol)]
     {

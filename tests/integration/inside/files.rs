@@ -51,6 +51,94 @@ async fn files_are_put_and_got_within_the_home_only() {
     assert_eq!(sh(&server, &id, "ls -a | grep -c partial").await.trim(), "0");
 }
 
+/// What cannot be packed is told, and what cannot be read is refused for what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_file_is_named_and_not_left_out_in_silence() {
+    let server = sandboxed().start().await;
+    let id = server.create(json!({ "name": "odd" })).await;
+    let odd = "mkdir -p dir/shut && echo text > dir/file && echo x > dir/secret && chmod 000 dir/secret dir/shut && mkfifo dir/pipe && \
+               python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"dir/socket\")' && id -u && cat dir/secret";
+    let unreadable = !sh(&server, &id, odd).await.contains('x');
+    for odd in ["dir%2Fpipe", "dir%2Fsocket"] {
+        let path = format!("/workspaces/{id}/files?path={odd}");
+        let (status, answer) = server.call(Method::GET, &path, None).await;
+        assert_eq!(
+            (status.as_u16(), answer["error"]["code"].as_str()),
+            (409, Some("INVALID_STATE")),
+            "{odd}: {answer}"
+        );
+        assert!(answer["error"]["message"].as_str().unwrap().contains("pipe, socket or device"), "{answer}");
+    }
+    let tar = server.download(&format!("/workspaces/{id}/files?path=dir")).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), &tar).unwrap();
+    let run = |words: &[&str]| {
+        let output =
+            std::process::Command::new("tar").args(words).arg("-f").arg(file.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = run(&["-tv"]);
+    assert!(listed.lines().any(|line| line.starts_with('p') && line.ends_with(" dir/pipe")), "{listed}");
+    assert!(listed.trim_end().ends_with(" dir.left-out.txt"), "{listed}");
+    let text = run(&["-xO", "--wildcards", "*.left-out.txt"]);
+    assert!(text.contains("dir/socket: a socket\n"), "{text}");
+    if unreadable {
+        for path in ["dir/secret", "dir/shut"] {
+            assert!(text.contains(&format!("{path}: Permission denied")), "{text}");
+        }
+    }
+    // Where everything is in it there is nothing to tell.
+    sh(&server, &id, "mkdir whole && echo text > whole/file").await;
+    let tar = server.download(&format!("/workspaces/{id}/files?path=whole")).await;
+    assert!(!String::from_utf8_lossy(&tar).contains("left-out"));
+}
+
+/// What a client sends wrongly is the client's mistake, and not the workspace's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_with_malformed_chunks_is_refused_and_changes_nothing() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "chunks" })).await;
+    assert_eq!(put(&server, &id, "file", "whole").await.0, 201);
+    for chunks in ["zz\r\nabc\r\n0\r\n\r\n", "5\r\nhello\r\n-1\r\n", "3\r\nabcdef\r\n0\r\n\r\n"] {
+        let mut client = TcpStream::connect(("127.0.0.1", server.setup.port)).await.unwrap();
+        let head = format!(
+            "PUT /api/v1/workspaces/{id}/files?path=file HTTP/1.1\r\nHost: localhost:{}\r\nAuthorization: Bearer {}\r\n\
+             Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunks}",
+            server.setup.port, server.token
+        );
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let _ = client.read_to_string(&mut answer).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{chunks:?}: {answer}");
+        assert!(answer.contains("INVALID_REQUEST"), "{chunks:?}: {answer}");
+    }
+    assert_eq!(sh(&server, &id, "cat file").await, "whole");
+}
+
+/// A program inside that is there and does nothing: nobody waits long for it, and hears why.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_program_inside_is_told_within_seconds() {
+    let server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "stopped" })).await;
+    assert_eq!(put(&server, &id, "file", "x").await.0, 201);
+    let begun = std::time::Instant::now();
+    let stop = json!({ "command": ["sh", "-c", "kill -STOP $PPID"] });
+    let exec = format!("/workspaces/{id}/exec");
+    let stopping = server.post(&exec, stop);
+    let asking = async {
+        // It is stopped by now, or is while it is asked.
+        codehub_testing::let_time_pass(std::time::Duration::from_secs(1)).await;
+        let file = format!("/workspaces/{id}/files?path=file");
+        tokio::join!(server.call(Method::GET, &file, None), put(&server, &id, "file", "y"))
+    };
+    let ((status, answer), ((got, told), (written, _))) = tokio::join!(stopping, asking);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(19), "{:?}", begun.elapsed());
+    assert_eq!((status.as_u16(), got.as_u16(), written), (503, 503, 503), "{answer}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("has not answered for 10 seconds"), "{told}");
+}
+
 /// A sender that goes away in the middle changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_written_whole_or_not_at_all() {

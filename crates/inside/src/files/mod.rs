@@ -8,6 +8,7 @@ mod archive;
 mod change;
 mod copy;
 mod download;
+mod left_out;
 mod list;
 mod read;
 mod remove;

@@ -1,7 +1,8 @@
 //! A directory as a zip stream, for machines without tar.
 //!
 //! Written front to back as it is packed, so memory grows only with the number of entries, which is bounded. What
-//! goes wrong on the way breaks the download off, so that half an archive is not taken for one.
+//! goes wrong on the way breaks the download off, so that half an archive is not taken for one. What cannot be packed
+//! (see [`LeftOut`]) is listed in a last entry.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,11 +15,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use tokio::sync::mpsc;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
 use super::download::{disposition, internal};
+use super::left_out::LeftOut;
 use crate::error::Result;
 use crate::home::Home;
 use crate::path::{RelPath, is_temp, lossy};
@@ -35,10 +38,10 @@ pub(super) fn directory(home: &Home, path: &RelPath) -> Result<Response> {
     let top = name.clone();
     tokio::task::spawn_blocking(move || {
         let pipe = Pipe { sender: sender.clone(), chunk: Vec::with_capacity(CHUNK) };
-        let mut packing = Packing { zip: ZipWriter::new_stream(pipe), entries: 0 };
-        let packed =
-            packing.directory(&dir, &top, 0).and_then(|()| packing.zip.finish().map_err(io::Error::other));
-        if let Err(error) = packed.and_then(|stream| stream.into_inner().flush())
+        let zip = ZipWriter::new_stream(pipe);
+        let mut packing = Packing { zip, entries: 0, left_out: LeftOut::default() };
+        let packed = packing.directory(&dir, &top, 0).and_then(|()| packing.finish(&top));
+        if let Err(error) = packed
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             tracing::warn!("packing a directory for download stopped: {error}");
@@ -59,6 +62,7 @@ pub(super) fn directory(home: &Home, path: &RelPath) -> Result<Response> {
 struct Packing {
     zip: ZipWriter<StreamWriter<Pipe>>,
     entries: usize,
+    left_out: LeftOut,
 }
 
 impl Packing {
@@ -75,35 +79,48 @@ impl Packing {
                 continue;
             }
             let name = OsStr::from_bytes(bytes);
-            let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
-                continue; // gone meanwhile
-            };
             let inner = format!("{at}/{}", lossy(name));
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    if let Ok(next) = open(dir, name, OFlags::DIRECTORY) {
-                        self.directory(&next, &inner, depth + 1)?;
-                    }
+            let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue, // gone meanwhile
+                Err(errno) => {
+                    self.left_out.note(&inner, errno);
+                    continue;
                 }
-                FileType::RegularFile => {
-                    if let Ok(file) = open(dir, name, OFlags::NONBLOCK) {
+            };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => match open(dir, name, OFlags::DIRECTORY) {
+                    Ok(next) => self.directory(&next, &inner, depth + 1)?,
+                    Err(errno) => self.left_out.note(&inner, errno),
+                },
+                FileType::RegularFile => match open(dir, name, OFlags::NONBLOCK) {
+                    Ok(file) => {
                         self.count()?;
                         let large = stat.st_size >= i64::from(u32::MAX);
                         let options = options(stat.st_mode & 0o777).large_file(large);
                         self.zip.start_file(&*inner, options).map_err(io::Error::other)?;
                         io::copy(&mut File::from(file), &mut self.zip)?;
                     }
-                }
+                    Err(errno) => self.left_out.note(&inner, errno),
+                },
                 FileType::Symlink => {
                     self.count()?;
                     let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
                     let target = String::from_utf8_lossy(target.as_bytes()).into_owned();
                     self.zip.add_symlink(&*inner, &*target, options(0o777)).map_err(io::Error::other)?;
                 }
-                _ => {}
+                kind => self.left_out.note_kind(&inner, kind),
             }
         }
         Ok(())
+    }
+
+    fn finish(mut self, name: &str) -> io::Result<()> {
+        if let Some(text) = self.left_out.text() {
+            self.zip.start_file(LeftOut::name(name), options(0o644)).map_err(io::Error::other)?;
+            self.zip.write_all(text.as_bytes())?;
+        }
+        self.zip.finish().map_err(io::Error::other)?.into_inner().flush()
     }
 
     fn count(&mut self) -> io::Result<()> {

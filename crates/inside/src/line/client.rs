@@ -17,11 +17,12 @@ use tokio::time::timeout;
 
 use super::messages::{self, Message, MessageError, Messages, channel};
 use super::protocol::{ExecEnd, ExecStart, Exit, ListeningPort, Problem, Refusal, Usage};
-use super::{LINE_WINDOW, STILL_THERE, STREAM_WINDOW, STREAMS};
+use super::{LINE_WINDOW, STREAM_WINDOW, STREAMS};
 
 /// How long the other end may take to begin its answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-const OPEN_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Asked this often whether the other end is still there, while something is under way.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 /// The longest answer that is read as a whole.
 const LONGEST_ANSWER: usize = 64 * 1024;
 /// Lists and texts of a workspace's are not believed to be longer.
@@ -37,9 +38,12 @@ pub enum LineError {
     /// It was understood and refused, or could not be done.
     #[error("{}", .1.message)]
     Refused(u16, Problem),
-    /// The line ended, or nobody answers.
+    /// The line ended.
     #[error("the program inside the workspace does not answer: {0}")]
     Ended(String),
+    /// Nobody answers in time.
+    #[error("the program inside the workspace has not answered for {0} seconds")]
+    Silent(u64),
     /// What came back is not what the program inside says.
     #[error("the program inside the workspace does not answer as it should: {0}")]
     Garbage(String),
@@ -53,6 +57,11 @@ fn garbage(why: impl std::fmt::Display) -> LineError {
 
 fn ended(why: impl std::fmt::Display) -> LineError {
     LineError::Ended(cut(&why.to_string(), LONGEST_TEXT))
+}
+
+/// It may be stopped, or have too little to run with.
+fn silent() -> LineError {
+    LineError::Silent(ANSWER_WITHIN.as_secs())
 }
 
 /// A line to the program inside. Cheap to clone; many requests at once.
@@ -76,10 +85,10 @@ impl Line {
             .initial_max_send_streams(STREAMS as usize)
             .max_send_buf_size(STREAM_WINDOW as usize)
             .max_header_list_size(16 * 1024)
-            .keep_alive_interval(STILL_THERE)
-            .keep_alive_timeout(STILL_THERE)
+            .keep_alive_interval(ASK_EVERY)
+            .keep_alive_timeout(ANSWER_WITHIN)
             .handshake(TokioIo::new(stream));
-        let opened = timeout(OPEN_WITHIN, handshake).await.map_err(|_| ended("no answer in time"))?;
+        let opened = timeout(ANSWER_WITHIN, handshake).await.map_err(|_| silent())?;
         let (sender, connection) = opened.map_err(ended)?;
         let moved = async move {
             if let Err(error) = connection.await {
@@ -102,7 +111,7 @@ impl Line {
             sender.ready().await?;
             sender.send_request(request.map_err(garbage).unwrap_or_default()).await
         };
-        let answer = timeout(ANSWER_WITHIN, asked).await.map_err(|_| ended("no answer in time"))?;
+        let answer = timeout(ANSWER_WITHIN, asked).await.map_err(|_| silent())?;
         let answer = answer.map_err(ended)?;
         if answer.status().is_success() { Ok(answer) } else { Err(refusal(answer).await) }
     }
@@ -178,7 +187,7 @@ impl Line {
         // A large file takes as long as its sender does: the stream itself ends when either side does.
         let request = Request::builder().method(Method::PUT).uri(format!("http://inside/file?path={path}"));
         let mut sender = self.sender.clone();
-        let ready = timeout(ANSWER_WITHIN, sender.ready()).await.map_err(|_| ended("no answer in time"))?;
+        let ready = timeout(ANSWER_WITHIN, sender.ready()).await.map_err(|_| silent())?;
         ready.map_err(ended)?;
         let answer = sender.send_request(request.body(content).map_err(garbage)?).await.map_err(ended)?;
         match answer.status() {
@@ -191,7 +200,7 @@ impl Line {
 
 async fn whole(body: Incoming) -> Result<Bytes> {
     let read = timeout(ANSWER_WITHIN, Limited::new(body, LONGEST_ANSWER).collect()).await;
-    Ok(read.map_err(|_| ended("no answer in time"))?.map_err(garbage)?.to_bytes())
+    Ok(read.map_err(|_| silent())?.map_err(garbage)?.to_bytes())
 }
 
 async fn refusal(answer: Response<Incoming>) -> LineError {

@@ -46,7 +46,7 @@ pub(crate) const LINE_WINDOW: u32 = 1 << 30;
 /// Every exec and connection there may be, and the short requests beside them.
 pub(crate) const STREAMS: u32 = 1200;
 /// Asked this often whether the other end is still there, and for how long.
-pub(crate) const STILL_THERE: Duration = Duration::from_secs(20);
+const STILL_THERE: Duration = Duration::from_secs(20);
 const HEADERS: u32 = 16 * 1024;
 /// One for each server process that speaks to this workspace, with room for those that are about to end.
 const LINES_AT_ONCE: usize = 64;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 
-use crate::error::ProxyError;
+use crate::{credential, error::ProxyError};
 
 pub(crate) mod cookies;
 pub(crate) mod location;
@@ -110,7 +110,7 @@ pub(crate) enum Cookies<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestPolicy<'a> {
     pub named: &'a Named,
-    /// `Authorization` holds a token of ours.
+    /// `Authorization` is not the workspace's. A token of ours in it never passes.
     pub our_authorization: bool,
     pub cookies: Cookies<'a>,
     /// WebSocket compression is withheld.
@@ -133,7 +133,9 @@ impl RequestPolicy<'_> {
             | HeaderKind::Te
             | HeaderKind::TransferEncoding
             | HeaderKind::Upgrade => Verdict::Drop,
-            HeaderKind::Authorization => drop_if(self.our_authorization),
+            HeaderKind::Authorization => {
+                drop_if(self.our_authorization || credential::carries_token(line.value))
+            }
             HeaderKind::Cookie => match self.cookies {
                 Cookies::AsSent => Verdict::Keep,
                 Cookies::Replaced(_) => Verdict::Drop,

@@ -63,6 +63,14 @@ async fn the_workspace_sees_the_request_as_sent_and_nothing_of_ours() {
 
     let answer = rig.send("GET", "/", &[&format!("Authorization: Bearer {TOKEN}")]).await;
     assert!(!body_of(&answer).to_lowercase().contains("authorization"));
+    // Nor in any other form in which the cookie decides who it is, remembered or not.
+    for form in ["Bearer\tchp_x", "token chp_x", "chp_x", "Basic Y2hwX3g6", "Basic eDpjaHBfeA=="] {
+        for _ in 0..2 {
+            let answer = rig.get("/", &[&format!("Authorization: {form}")]).await;
+            assert_eq!(status_of(&answer), 200, "{answer}");
+            assert!(!body_of(&answer).to_lowercase().contains("authorization"), "{form}: {answer}");
+        }
+    }
     // A token that is not ours is the workspace's own.
     let answer = rig.get("/", &["Authorization: Bearer jupyter"]).await;
     assert!(body_of(&answer).contains("Bearer jupyter"));

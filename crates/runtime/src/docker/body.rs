@@ -12,6 +12,7 @@ use super::{
     DockerConfig, Reach,
     engine::{LABEL_CONFIG, LABEL_GENERATION, LABEL_INSTANCE, LABEL_WORKSPACE},
     sockets::{IO, SOCKET},
+    users::{ETC, Owner},
 };
 use crate::{InstanceSpec, ide::Fill};
 use codehub_archive::hex;
@@ -31,12 +32,13 @@ pub(super) struct Made<'a> {
     pub(super) secret: Option<&'a str>,
 }
 
-/// The container of this workspace. Its label `codehub.config` changes whenever
+/// The container of this workspace, which runs as this user. Its label `codehub.config` changes whenever
 /// anything does that matters to what runs; what is different in every container does not.
 pub(super) fn workspace(
     config: &DockerConfig,
     network: &str,
     spec: &InstanceSpec,
+    (uid, gid): Owner,
     made: Made<'_>,
 ) -> ContainerCreateBody {
     let id = spec.workspace.to_string();
@@ -67,9 +69,13 @@ pub(super) fn workspace(
     if on_socket {
         env.push(format!("CODEHUB_SOCKET={SOCKET}"));
     }
+    let mut mounts = vec![volume_mount(&spec.volume.to_string(), &config.home, false)];
+    if config.users.uid.is_none() {
+        mounts.push(etc_mount());
+    }
     let mut body = ContainerCreateBody {
         hostname: Some("workspace".to_owned()),
-        user: Some(format!("{}:{}", config.uid, config.gid)),
+        user: Some(format!("{uid}:{gid}")),
         exposed_ports: (!on_socket).then(|| vec![port.clone()]),
         env: Some(env),
         entrypoint,
@@ -78,7 +84,7 @@ pub(super) fn workspace(
         working_dir: Some(config.home.clone()),
         stop_timeout: i64::try_from(config.stop_grace.as_secs()).ok(),
         host_config: Some(HostConfig {
-            mounts: Some(vec![volume_mount(&spec.volume.to_string(), &config.home, false)]),
+            mounts: Some(mounts),
             port_bindings: (config.reach == Reach::Port).then(|| {
                 let binding =
                     PortBinding { host_ip: Some("127.0.0.1".to_owned()), host_port: Some(String::new()) };
@@ -163,6 +169,12 @@ pub(super) fn volume_mount(volume: &str, target: &str, read_only: bool) -> Mount
         volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
         ..Mount::default()
     }
+}
+
+/// The image's own, in a volume that goes with the container: the user's name can be put there although the container's root is
+/// read-only. It is root's, as in the image.
+fn etc_mount() -> Mount {
+    Mount { typ: Some(MountType::VOLUME), target: Some(ETC.to_owned()), ..Mount::default() }
 }
 
 /// The directory in which it listens. The engine refuses one that is not on its own machine.

@@ -31,13 +31,19 @@ pub(super) type Labels = HashMap<String, String>;
 pub struct Engine {
     host: String,
     client: OnceCell<Docker>,
+    maps_users: OnceCell<bool>,
     outages: AtomicU64,
 }
 
 impl Engine {
     /// `unix:///var/run/docker.sock`, `tcp://…`; TLS as Docker's own client does it.
     pub fn new(host: &str) -> Self {
-        Self { host: host.to_owned(), client: OnceCell::new(), outages: AtomicU64::new(0) }
+        Self {
+            host: host.to_owned(),
+            client: OnceCell::new(),
+            maps_users: OnceCell::new(),
+            outages: AtomicU64::new(0),
+        }
     }
 
     /// Where the engine is, for messages.
@@ -71,6 +77,17 @@ impl Engine {
             docker.negotiate_version().await.map_err(|error| self.failed("be asked")(error))
         };
         self.client.get_or_try_init(connect).await
+    }
+
+    /// Whether users in its containers are others outside (rootless, or with `userns-remap`): then it has few of them.
+    /// An engine that changes that has other volumes, too, and is another one.
+    pub(super) async fn maps_users(&self) -> Result<bool> {
+        let ask = || async {
+            let info = self.client().await?.info().await.map_err(self.failed("tell about itself"))?;
+            let options = info.security_options.unwrap_or_default();
+            Ok(options.iter().any(|it| it.contains("name=userns") || it.contains("name=rootless")))
+        };
+        self.maps_users.get_or_try_init(ask).await.copied()
     }
 
     /// Sorts an error into "does not answer" and "says no".

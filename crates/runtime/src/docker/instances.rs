@@ -6,6 +6,7 @@
 //! - **Never a stranger.** A container without this deployment's label is not looked at, stopped or
 //!   removed, whatever it is called.
 //! - **Never on nothing.** A volume that does not exist is an error; the engine would make an empty one.
+//! - **Never on another user's home.** Before anything runs in it, a home is the workspace's own user's.
 //! - **As configured.** What ended, or was made with another image, limit or mount, is made anew.
 
 use std::{
@@ -41,9 +42,11 @@ use super::{
     },
     engine::{label_filter, read_labels},
     events, image,
+    jobs::Jobs,
     network::Network,
     safeguards::{self, Watch},
     sockets::{IO, SOCKET, Sockets},
+    users::{self, Owner},
     write_default_files,
 };
 use crate::{
@@ -75,6 +78,7 @@ pub struct DockerRuntime {
 
 struct Inner {
     engine: Arc<Engine>,
+    jobs: Jobs,
     config: DockerConfig,
     /// The name of the program.
     ide: Arc<str>,
@@ -103,11 +107,12 @@ pub(super) fn container_name(id: WorkspaceId) -> String {
 }
 
 impl DockerRuntime {
-    /// Connects to nothing yet.
-    pub fn new(engine: Arc<Engine>, config: DockerConfig) -> Self {
+    /// On the engine of these jobs. Connects to nothing yet.
+    pub fn new(jobs: &Jobs, config: DockerConfig) -> Self {
         let network = Network::of(&config);
         let inner = Inner {
-            engine,
+            engine: Arc::clone(jobs.engine()),
+            jobs: jobs.clone(),
             network,
             ide: config.ide.name.as_str().into(),
             sockets: Arc::new(Sockets::new(&config.data_dir)),
@@ -309,7 +314,8 @@ impl Inner {
 
     async fn start(&self, spec: &InstanceSpec, fence: &Fence) -> Result<()> {
         let client = self.engine.client().await?;
-        let wanted = body::workspace(&self.config, &self.network.name, spec, Made::default());
+        let owner = self.config.users.of(&self.engine, spec.workspace).await?;
+        let wanted = body::workspace(&self.config, &self.network.name, spec, owner, Made::default());
         let volume = spec.volume.to_string();
         let network = async {
             let _one = self.making.lock().await;
@@ -346,7 +352,7 @@ impl Inner {
             Reach::Address | Reach::Port => None,
         };
         let made = Made { sockets: place.as_deref(), secret: secret.as_deref() };
-        let body = body::workspace(&self.config, &self.network.name, spec, made);
+        let body = body::workspace(&self.config, &self.network.name, spec, owner, made);
         let name = container_name(spec.workspace);
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         // It takes a while, and the packet rules only matter once something runs in it.
@@ -376,7 +382,12 @@ impl Inner {
         })?;
         let exact = exact.id;
         shut_in?;
-        self.write_default_files(spec, &exact).await;
+        if users::owner_of(&self.engine, &exact, &self.config.home).await? != owner {
+            tracing::info!(workspace = %spec.workspace, uid = owner.0, "gives a home to the workspace's user");
+            self.jobs.give(&spec.volume, fence).await?;
+        }
+        self.name_user(spec, &exact, owner).await;
+        self.write_default_files(spec, &exact, owner).await;
         if let Err(fenced) = fence.check().await {
             // It never ran, and whoever leads now makes its own.
             remove_container(&self.engine, &exact).await?;
@@ -442,15 +453,23 @@ impl Inner {
         Ok(Some(Instance { generation, state }))
     }
 
+    /// A user without a name is a user all the same.
+    async fn name_user(&self, spec: &InstanceSpec, container: &str, owner: Owner) {
+        if self.config.users.uid.is_none()
+            && let Err(error) = users::name(&self.engine, container, owner, &self.config.home).await
+        {
+            tracing::warn!(workspace = %spec.workspace, %error, "the workspace's user has no name in its container");
+        }
+    }
+
     /// A home that will not have the IDE's settings is a home all the same.
-    async fn write_default_files(&self, spec: &InstanceSpec, container: &str) {
+    async fn write_default_files(&self, spec: &InstanceSpec, container: &str, owner: Owner) {
         let files = self.config.ide.files;
         let known =
             |map: &HashMap<WorkspaceId, Generation>| map.get(&spec.workspace) == Some(&spec.generation());
         if files.is_empty() || known(&self.furnished.lock().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
-        let owner = (self.config.uid, self.config.gid);
         let home = write_default_files::Home { container, path: &self.config.home, owner };
         match home.write_default_files(&self.engine, files).await {
             Ok(()) => {

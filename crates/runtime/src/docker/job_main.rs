@@ -4,6 +4,7 @@
 //! | job | as | stdin | stdout |
 //! |---|---|---|---|
 //! | `prepare UID GID BYTES` | root, may change owners | – | – |
+//! | `give UID GID` | root, may read everything and change owners | – | – |
 //! | `pack LEVEL` | root, may read everything, on a read-only mount | – | the archive |
 //! | `pack-chunks LEVEL BYTES` | the same | what need not be stored again, in so many bytes | the archive, of format 3 |
 //! | `unpack SIZE UNCOMPRESSED ENTRIES` | the IDE's user, no privileges | the archive | – |
@@ -106,6 +107,11 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
             root.sync_all().context("the volume cannot be written to disk")?;
             Ok(Summary::default())
         }
+        ["give", uid, gid] => {
+            let owner = (uid.parse()?, gid.parse()?);
+            let entries = archive::give_home(volume, owner, &CancellationToken::new())?;
+            Ok(Summary { entries, ..Summary::default() })
+        }
         ["pack", level] => {
             let options = PackOptions { level: level.parse()?, ..PackOptions::default() };
             packed(volume, |out, progress, cancel| archive::pack(volume, out, options, progress, cancel))
@@ -134,7 +140,7 @@ fn run(words: &[&str]) -> anyhow::Result<Summary> {
             Ok(archive::unpack_tar(stream, volume, limits, &progress, &CancellationToken::new())?.into())
         }
         _ => anyhow::bail!(
-            "usage: storage-job prepare UID GID BYTES | pack LEVEL | pack-chunks LEVEL BYTES \
+            "usage: storage-job prepare UID GID BYTES | give UID GID | pack LEVEL | pack-chunks LEVEL BYTES \
              | unpack SIZE UNCOMPRESSED ENTRIES | unpack-tar UNCOMPRESSED ENTRIES"
         ),
     }

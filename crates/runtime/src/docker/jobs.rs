@@ -29,6 +29,7 @@ use super::{
     image,
     instances::remove_container,
     job_main::{JobMessage, Summary, VOLUME, failure},
+    users::{Owner, Users},
 };
 use crate::{Fence, Result, RuntimeError};
 use codehub_archive::{ArchiveError, Progress};
@@ -51,6 +52,8 @@ pub(super) enum Job {
     Prepare {
         at_least: u64,
     },
+    /// To the workspace's user.
+    Give,
     Pack {
         level: i32,
     },
@@ -76,6 +79,7 @@ impl Job {
     fn name(&self) -> &'static str {
         match self {
             Self::Prepare { .. } => Self::PREPARE,
+            Self::Give => "give",
             Self::Pack { .. } => "pack",
             Self::PackChunks { .. } => "pack-chunks",
             Self::Unpack { .. } => "unpack",
@@ -86,7 +90,7 @@ impl Job {
     /// Whether something is sent to it.
     fn listens(&self) -> bool {
         match self {
-            Self::Prepare { .. } | Self::Pack { .. } => false,
+            Self::Prepare { .. } | Self::Give | Self::Pack { .. } => false,
             Self::PackChunks { .. } | Self::Unpack { .. } | Self::UnpackTar { .. } => true,
         }
     }
@@ -101,8 +105,7 @@ pub struct Jobs {
 struct Inner {
     engine: Arc<Engine>,
     deployment: String,
-    uid: u32,
-    gid: u32,
+    users: Users,
     /// What the helpers' image is made from, should the engine not have it.
     exe: PathBuf,
     /// Which image that is.
@@ -111,13 +114,13 @@ struct Inner {
 }
 
 impl Jobs {
-    /// Jobs for the volumes of this deployment, whose files belong to uid and gid. Where the engine lacks the
+    /// Jobs for the volumes of this deployment, whose files belong to these users. Where the engine lacks the
     /// helpers' image, it is made from `exe`.
-    pub fn new(engine: Arc<Engine>, deployment: &str, (uid, gid): (u32, u32), exe: PathBuf) -> Self {
+    pub fn new(engine: Arc<Engine>, deployment: &str, users: Users, exe: PathBuf) -> Self {
         let making = tokio::sync::Mutex::default();
         let image = tokio::sync::OnceCell::new();
         let deployment = deployment.to_owned();
-        Self { inner: Arc::new(Inner { engine, deployment, uid, gid, exe, image, making }) }
+        Self { inner: Arc::new(Inner { engine, deployment, users, exe, image, making }) }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
@@ -138,6 +141,15 @@ impl Jobs {
                 return Err(RuntimeError::Failed(format!("a volume could not be prepared: {error}")));
             }
         }
+        running.end().await
+    }
+
+    /// Gives a home to its workspace's user, whoever it belonged to. Nothing may run in it.
+    pub(super) async fn give(&self, key: &VolumeKey, fence: &Fence) -> Result<()> {
+        let mut running = self.start(Job::Give, key, None, fence).await?;
+        running.result(&Progress::new()).await.map_err(|error| {
+            RuntimeError::Failed(format!("the home cannot be given to the workspace's user: {error}"))
+        })?;
         running.end().await
     }
 
@@ -246,7 +258,8 @@ impl Inner {
     ) -> Result<Running> {
         let client = self.engine.client().await?;
         let options = CreateContainerOptionsBuilder::new().name(name).build();
-        let body = self.body(self.image().await?, job, key, volume_labels);
+        let owner = self.users.of(&self.engine, key.workspace).await?;
+        let body = self.body(self.image().await?, job, key, owner, volume_labels);
         let created = client.create_container(Some(options), body).await;
         let exact = created.map_err(self.engine.failed("make a storage job"))?.id;
         let guard = Guard { engine: Arc::clone(&self.engine), exact: Some(exact.clone()) };
@@ -288,13 +301,17 @@ impl Inner {
         image: &str,
         job: &Job,
         key: &VolumeKey,
+        (uid, gid): Owner,
         volume_labels: Option<Labels>,
     ) -> ContainerCreateBody {
         let root = "0:0".to_owned();
         let (words, user, capabilities, read_only) = match job {
             Job::Prepare { at_least } => {
-                let words = vec![self.uid.to_string(), self.gid.to_string(), at_least.to_string()];
+                let words = vec![uid.to_string(), gid.to_string(), at_least.to_string()];
                 (words, root, vec!["CHOWN"], false)
+            }
+            Job::Give => {
+                (vec![uid.to_string(), gid.to_string()], root, vec!["CHOWN", "DAC_READ_SEARCH"], false)
             }
             // The home may hold what its owner has no right to read.
             Job::Pack { level } => (vec![level.to_string()], root, vec!["DAC_READ_SEARCH"], true),
@@ -303,11 +320,11 @@ impl Inner {
             }
             Job::Unpack { size, uncompressed, entries } => {
                 let words = [size, uncompressed, entries].map(u64::to_string).to_vec();
-                (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
+                (words, format!("{uid}:{gid}"), Vec::new(), false)
             }
             Job::UnpackTar { uncompressed, entries } => {
                 let words = [uncompressed, entries].map(u64::to_string).to_vec();
-                (words, format!("{}:{}", self.uid, self.gid), Vec::new(), false)
+                (words, format!("{uid}:{gid}"), Vec::new(), false)
             }
         };
         let mut mount = volume_mount(&key.to_string(), VOLUME, read_only);

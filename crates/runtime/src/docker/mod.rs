@@ -8,6 +8,7 @@
 //! | `network`, `isolation`, `firewall` | a network of the deployment's own, and what passes between it and the rest |
 //! | `safeguards` | whether all that is so, for an operator |
 //! | `privileged` | running the programs that change this machine's network |
+//! | `users` | whom workspaces run as |
 //! | `volumes` | the volumes port |
 //! | `jobs`, `job_main` | short-lived helper containers that read and write volumes |
 //! | `transfer` | the home transfer port: a helper's stream joined to the archive engine |
@@ -32,6 +33,7 @@ mod privileged;
 mod safeguards;
 mod sockets;
 mod transfer;
+mod users;
 mod volumes;
 mod write_default_files;
 
@@ -42,6 +44,7 @@ pub use instances::DockerRuntime;
 pub use jobs::Jobs;
 pub use privileged::keep_capabilities_to_ourselves;
 pub use transfer::DockerTransfer;
+pub use users::{IMAGE_UID, Users};
 pub use volumes::DockerVolumes;
 
 use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
@@ -103,8 +106,7 @@ pub struct DockerConfig {
     pub port: u16,
     /// Where the home is mounted.
     pub home: String,
-    pub uid: u32,
-    pub gid: u32,
+    pub users: Users,
     /// Bytes; 0: no limit.
     pub memory: u64,
     /// Thousandths of a CPU; 0: no limit.

@@ -1,6 +1,6 @@
 //! Files of a workspace's home, as they are: by the program inside, which never leaves the home.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::{
     Json, Router,
@@ -56,14 +56,15 @@ fn path(query: Option<&str>) -> Result<&str> {
 
 /// Read a file
 ///
-/// A file of the home as it is, or a directory as a tar archive, streamed. `path` is relative to the home and
+/// A file of the home as it is, or a directory as a tar archive, streamed. What cannot be packed (unreadable entries,
+/// sockets, devices) is listed in its last entry, `{name}.left-out.txt`, which is only there where there is any. `path` is relative to the home and
 /// percent-encoded; links that lead out of the home are refused. The owner only.
 #[utoipa::path(get, path = "/workspaces/{id}/files", tag = "exec", params(("id" = String, Path, description = "The workspace"), ("path" = String, Query, description = "Relative to the home")), responses(
     (status = 200, description = "Its bytes", content_type = "application/octet-stream"),
     (status = 400, description = "INVALID_REQUEST: path", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: somebody else's, outside of the home, or switched off", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: no such workspace, or no such file", body = ErrorBody),
-    (status = 409, description = "INVALID_STATE: not a file, or the workspace has to be restarted", body = ErrorBody),
+    (status = 409, description = "INVALID_STATE: a pipe, socket or device, or the workspace has to be restarted", body = ErrorBody),
     (status = 503, description = "WORKSPACE_STANDBY: it sleeps; UPSTREAM_UNAVAILABLE", body = ErrorBody),
 ))]
 async fn read(
@@ -121,7 +122,7 @@ struct Written {
 #[utoipa::path(put, path = "/workspaces/{id}/files", tag = "exec", params(("id" = String, Path, description = "The workspace"), ("path" = String, Query, description = "Relative to the home")), request_body(content = String, content_type = "application/octet-stream"), responses(
     (status = 200, description = "It was replaced", body = Written),
     (status = 201, description = "It is new", body = Written),
-    (status = 400, description = "INVALID_REQUEST: path", body = ErrorBody),
+    (status = 400, description = "INVALID_REQUEST: path; or the body broke off or has malformed chunks", body = ErrorBody),
     (status = 403, description = "FORBIDDEN: somebody else's, outside of the home, read-only, or switched off", body = ErrorBody),
     (status = 404, description = "NOT_FOUND: no such workspace, or no such directory", body = ErrorBody),
     (status = 409, description = "INVALID_STATE: a directory is there, or the workspace has to be restarted", body = ErrorBody),
@@ -139,8 +140,21 @@ async fn write(
     let path = path(query.as_deref())?;
     let line = inside::line(&app, &me, workspace, false).await?;
     let cell = app.activity.cell(id);
-    let bytes = request.into_body().into_data_stream().inspect(move |_| cell.record(ActivityKind::Http));
-    let written = async { line.write_file(path, Body::from_stream(bytes)).await.map_err(inside::failed) };
+    let broken = Arc::new(OnceLock::new());
+    let told = Arc::clone(&broken);
+    let bytes = request.into_body().into_data_stream().inspect(move |bytes| {
+        cell.record(ActivityKind::Http);
+        if let Err(error) = bytes {
+            let _ = told.set(error.to_string());
+        }
+    });
+    let written = async {
+        line.write_file(path, Body::from_stream(bytes)).await.map_err(|error| match broken.get() {
+            // Not the workspace's doing.
+            Some(why) => ApiError::invalid("body", format!("broke off: {why}")),
+            None => inside::failed(error),
+        })
+    };
     let created = revalidated.during(&app, id, written).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Written { created })).into_response())

@@ -78,6 +78,11 @@ fn asleep() -> ApiError {
 pub(super) fn failed(error: LineError) -> ApiError {
     match error {
         LineError::Refused(status, problem) => refused(status, problem),
+        LineError::Silent(seconds) => Denied::Unreachable(format!(
+            "the program inside the workspace has not answered for {seconds} seconds: it may be stopped or overloaded. \
+             Try again, or restart the workspace"
+        ))
+        .into(),
         LineError::Ended(_) | LineError::Garbage(_) => {
             tracing::debug!(%error, "a line failed");
             Denied::Unreachable("the workspace does not answer: try again".into()).into()

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, extract::FromRequestParts, http::request::Parts, response::Response};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use codehub_proxy::{front::Takeover, tls::ClientStream};
 use futures::{
@@ -61,7 +62,11 @@ impl FromRequestParts<Arc<App>> for Handshake {
         };
         let upgrades =
             says(CONNECTION, "upgrade") && says(UPGRADE, "websocket") && says(SEC_WEBSOCKET_VERSION, "13");
-        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| upgrades).cloned();
+        let mut keys = headers.get_all(SEC_WEBSOCKET_KEY).iter().filter(|_| upgrades);
+        let key = match (keys.next(), keys.next()) {
+            (Some(_), Some(_)) => Some(HeaderValue::from_static("several")),
+            (key, _) => key.cloned(),
+        };
         let protocols = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         // Browsers open WebSockets for any page, with cookies. A token, where there is one, is what counts.
         let by_cookie = !headers.contains_key(AUTHORIZATION);
@@ -83,6 +88,10 @@ impl Handshake {
         }
         if self.key.is_none() || !self.protocols.split(',').any(|offered| offered.trim() == protocol) {
             let message = format!("this is a WebSocket over HTTP/1.1, with the subprotocol {protocol}");
+            return Err(ApiError::new(Code::InvalidRequest, message));
+        }
+        if !self.key.as_ref().is_some_and(|key| is_key(key.as_bytes())) {
+            let message = "Sec-WebSocket-Key must be 16 bytes in base64, once";
             return Err(ApiError::new(Code::InvalidRequest, message));
         }
         Ok(())
@@ -123,6 +132,11 @@ impl Handshake {
         response.extensions_mut().insert(takeover);
         response
     }
+}
+
+/// RFC 6455: a nonce of 16 bytes.
+fn is_key(key: &[u8]) -> bool {
+    STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16)
 }
 
 /// An open WebSocket.
@@ -180,5 +194,25 @@ impl Sink {
     pub(super) async fn close(&mut self, code: CloseCode, reason: &'static str) {
         let frame = CloseFrame { code, reason: reason.into() };
         let _ = timeout(GOODBYE_WITHIN, self.0.send(Message::Close(Some(frame)))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_sixteen_bytes_in_base64() {
+        assert!(is_key(b"dGhlIHNhbXBsZSBub25jZQ=="));
+        for wrong in [
+            &b""[..],
+            b"x",
+            b"dGhlIHNhbXBsZSBub25jZQ",
+            b"dGhlIHNhbXBsZSBub25jZXM=",
+            b"dGhlIHNhbXBs ZSBub25jZQ==",
+            b"several",
+        ] {
+            assert!(!is_key(wrong), "{}", String::from_utf8_lossy(wrong));
+        }
     }
 }

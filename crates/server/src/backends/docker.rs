@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use codehub_runtime::{
     Instances as _,
     archives::StoredArchives,
-    docker::{DockerConfig, DockerRuntime, DockerTransfer, DockerVolumes, Engine, Jobs, Reach},
+    docker::{DockerConfig, DockerRuntime, DockerTransfer, DockerVolumes, Engine, Jobs, Reach, Users},
     ide,
 };
 
@@ -32,17 +32,16 @@ pub(super) async fn open(
     .map_err(anyhow::Error::msg)?;
     let engine = Arc::new(Engine::new(&settings.host));
     let reach = Reach::resolve(settings.reach, &engine, &ide).map_err(anyhow::Error::msg)?;
-    let user = (settings.uid, settings.gid);
-    let jobs = Jobs::new(Arc::clone(&engine), deployment, user, own_path()?);
+    let users = Users { uid: settings.uid, gid: settings.gid };
+    let jobs = Jobs::new(engine, deployment, users, own_path()?);
     let instances = DockerRuntime::new(
-        Arc::clone(&engine),
+        &jobs,
         DockerConfig {
             deployment: deployment.to_owned(),
             ide,
             port: settings.port,
             home: settings.home.clone(),
-            uid: settings.uid,
-            gid: settings.gid,
+            users,
             memory: settings.memory,
             milli_cpus: settings.milli_cpus,
             pids: settings.pids,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use codehub_runtime::docker::{BuildImage, Engine, build_image, own_image};
+use codehub_runtime::docker::{BuildImage, Engine, IMAGE_UID, build_image, own_image};
 
 use crate::config::Config;
 
@@ -34,7 +34,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
             None => crate::backends::own_path()?,
         },
         root,
-        uid: docker.uid,
+        uid: docker.uid.unwrap_or(IMAGE_UID),
         gid: docker.gid,
     };
     let size = build_image(&engine, &build).await?;

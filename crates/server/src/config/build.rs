@@ -264,7 +264,7 @@ fn docker(r: &mut Reader<'_>) -> DockerSettings {
         host: r.text("docker.host"),
         port: r.number("runtime.container_port"),
         home: r.text("runtime.home"),
-        uid: r.number("runtime.uid"),
+        uid: r.read("runtime.uid", value::auto_or_count),
         gid: r.number("runtime.gid"),
         memory: r.read("runtime.memory", value::memory),
         milli_cpus: r.read("runtime.cpus", value::milli_cpus),

@@ -240,7 +240,8 @@ pub struct DockerSettings {
     pub host: String,
     pub port: u16,
     pub home: String,
-    pub uid: u32,
+    /// `None`: each workspace its own.
+    pub uid: Option<u32>,
     pub gid: u32,
     /// Bytes.
     pub memory: u64,

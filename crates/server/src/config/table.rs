@@ -253,15 +253,15 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "runtime.uid",
         "RUNTIME_UID",
-        "1000",
-        ValueKind::Count { min: 1, max: 4_000_000_000 },
-        "The user containers run as and homes belong to. Never root.",
+        "auto",
+        ValueKind::AutoOrCount { min: 1, max: 2_147_483_647 },
+        "The user containers run as and homes belong to: auto gives every workspace one of its own, a number is one for all. Never root.",
     ),
     setting(
         "runtime.gid",
         "RUNTIME_GID",
         "1000",
-        ValueKind::Count { min: 1, max: 4_000_000_000 },
+        ValueKind::Count { min: 1, max: 2_147_483_647 },
         "Their group.",
     ),
     setting(

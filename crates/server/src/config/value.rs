@@ -41,6 +41,11 @@ pub enum ValueKind {
         min: u64,
         max: u64,
     },
+    /// `auto`, or a number.
+    AutoOrCount {
+        min: u64,
+        max: u64,
+    },
     /// `30`, `30s`, `5m`, `3h`; bounds in seconds.
     Duration {
         min: u64,
@@ -88,6 +93,7 @@ impl ValueKind {
             Self::OneOf(words) => words.join(", "),
             Self::Switch => "true, false".into(),
             Self::Count { min, max } => format!("a whole number from {min} to {max}"),
+            Self::AutoOrCount { min, max } => format!("auto, or a whole number from {min} to {max}"),
             Self::Duration { min, max } | Self::Seconds { min, max } => format!(
                 "a duration such as 30, 30s, 5m or 3h, from {} to {}",
                 show_seconds(min),
@@ -102,7 +108,7 @@ impl ValueKind {
     /// Whether a file writes `text` without quotes.
     pub(super) fn is_bare(self, text: &str) -> bool {
         match self {
-            Self::Count { .. } | Self::Seconds { .. } | Self::Cpus => {
+            Self::Count { .. } | Self::AutoOrCount { .. } | Self::Seconds { .. } | Self::Cpus => {
                 !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
             }
             Self::Switch => !text.is_empty(),
@@ -143,6 +149,9 @@ impl ValueKind {
             Self::Count { min, max } => {
                 or_allowed(text.parse::<u64>().is_ok_and(|n| (min..=max).contains(&n)))
             }
+            Self::AutoOrCount { min, max } => {
+                or_allowed(text == "auto" || Self::Count { min, max }.check(text).is_ok())
+            }
             Self::Duration { min, max } | Self::Seconds { min, max } => {
                 or_allowed(duration(text).is_some_and(|d| (min..=max).contains(&d.as_secs())))
             }
@@ -175,6 +184,11 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     digits.parse::<u64>().ok()?.checked_mul(unit).map(Duration::from_secs)
+}
+
+/// A number; `auto` is none.
+pub(super) fn auto_or_count(text: &str) -> Option<Option<u32>> {
+    if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
 }
 
 /// `10.0.0.53, 1.1.1.1`; none where it is empty.

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
-use codehub_domain::origins::Mode;
+use codehub_domain::{Phase, origins::Mode};
 use codehub_store::{Change, bus::Event};
 use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -122,11 +122,22 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     if let Some(coordinator) = coordinator {
         let _ = coordinator.await;
     }
+    let left = left_running(&app).await;
     if timeout(STORE_CLOSE, app.store().close()).await.is_err() {
         tracing::warn!("the database was still in use when the server ended");
     }
-    tracing::info!("stopped; workspaces keep running");
+    match left {
+        Some(0) => tracing::info!("stopped; no workspace is running"),
+        Some(count) => tracing::info!(count, "stopped; workspaces keep running: `codehub stop-all` stops them"),
+        None => tracing::info!("stopped; workspaces keep running"),
+    }
     Ok(())
+}
+
+/// How many workspaces go on without a server; `None` where the database does not say so in time.
+async fn left_running(app: &App) -> Option<u64> {
+    let counts = timeout(STORE_CLOSE, app.store().workspace_counts()).await.ok()?.ok()?;
+    Some(counts.get(&Phase::Running).copied().unwrap_or_default())
 }
 
 /// Leads whenever it can, until the token says otherwise. With SQLite the lock on the data directory makes

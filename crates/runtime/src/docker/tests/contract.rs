@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::*;
+use super::{super::users, *};
 use crate::contract::{Hands, Harness, contract_suite};
 
 contract_suite!(super::harness);
@@ -27,7 +27,8 @@ impl Machine {
     /// Runs a line of shell on a volume, as the user it belongs to.
     fn on(&self, volume: &VolumeKey, line: &str) -> String {
         let mount = format!("{volume}:/v");
-        let run = ["run", "--rm", "--network", "none", "--user", "1000:1000", "-v", &mount];
+        let user = format!("{}:1000", users::own_uid(volume.workspace, false));
+        let run = ["run", "--rm", "--network", "none", "--user", &user, "-v", &mount];
         self.0.docker(&[&run[..], &["--entrypoint", "/bin/sh", IMAGE, "-c", line]].concat())
     }
 }
@@ -35,8 +36,7 @@ impl Machine {
 #[async_trait]
 impl Hands for Machine {
     async fn another(&self) -> Arc<dyn Instances> {
-        let engine = Arc::new(Engine::new(&self.0.host));
-        Arc::new(DockerRuntime::new(engine, self.0.runtime.config().clone()))
+        Arc::new(self.0.later())
     }
 
     async fn kill(&self, id: WorkspaceId) {

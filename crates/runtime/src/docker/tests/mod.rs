@@ -10,6 +10,7 @@ mod pictures;
 mod ports;
 mod reachable;
 mod shut_in;
+mod users;
 
 use std::{
     path::{Path, PathBuf},
@@ -84,8 +85,7 @@ impl Rig {
             ide: ide::resolve_in_container(IdeChoice::Builtin, &[], "/healthz", IMAGE).unwrap(),
             port: 8080,
             home: "/home/coder".to_owned(),
-            uid: 1000,
-            gid: 1000,
+            users: Users { uid: None, gid: 1000 },
             memory: 256 << 20,
             milli_cpus: 1500,
             pids: 100,
@@ -100,13 +100,27 @@ impl Rig {
             health_timeout: Duration::from_secs(2),
         };
         change(&mut config);
-        let jobs = Jobs::new(Arc::clone(&engine), &deployment, (config.uid, config.gid), program);
+        let jobs = Jobs::new(engine, &deployment, config.users, program);
         let volumes = Arc::new(DockerVolumes::new(&jobs));
         let objects = ObjectArchives::open_local(files.path(), "archives").unwrap().incremental(true);
         let homes = Arc::new(DockerTransfer::new(jobs.clone(), 3));
         let archives = StoredArchives::new("files", objects, homes);
-        let runtime = DockerRuntime::new(Arc::clone(&engine), config);
+        let runtime = DockerRuntime::new(&jobs, config);
         Some(Self { host, deployment, runtime, volumes, archives, jobs, files })
+    }
+
+    /// As another process of this deployment would have it, and on an engine of that name.
+    pub(super) fn another(&self, host: &str, change: impl FnOnce(&mut DockerConfig)) -> DockerRuntime {
+        let mut config = self.runtime.config().clone();
+        change(&mut config);
+        let engine = Arc::new(Engine::new(host));
+        let jobs = Jobs::new(engine, &self.deployment, config.users, codehub().unwrap());
+        DockerRuntime::new(&jobs, config)
+    }
+
+    /// As CodeHub would be after a restart.
+    pub(super) fn later(&self) -> DockerRuntime {
+        self.another(&self.host, |_| {})
     }
 
     /// What the deployment's network is on this machine.
@@ -155,6 +169,11 @@ impl Rig {
             poll_every(Duration::from_millis(30)).await;
         }
     }
+}
+
+/// Whose a workspace's home is, as `stat` and the engine write it.
+pub(super) fn home_owner(spec: &InstanceSpec) -> String {
+    format!("{}:1000", super::users::own_uid(spec.workspace, false))
 }
 
 /// Where a workspace listens.

@@ -109,7 +109,7 @@ async fn out_of_memory_is_told_with_the_limit_and_counts_as_the_programs_end() {
     let expected = InstanceState::Ended { by: EndedBy::Program, how: "out of memory (64 MiB)".into() };
     assert_eq!(told, Some(expected));
     // Also to whoever was not there when it happened.
-    let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+    let later = rig.later();
     assert_eq!(later.status(spec.workspace).await.unwrap().map(|it| it.state), told);
 }
 

@@ -44,10 +44,10 @@ async fn a_container_of_an_earlier_version_is_adopted_and_replaced_by_one_on_a_s
     let spec = rig.running().await;
     let name = container_name(spec.workspace);
     let first = rig.docker(&["inspect", "-f", "{{.Id}}", &name]);
-    let mut now = rig.runtime.config().clone();
-    now.reach = Reach::Socket;
-    now.ide = ide::resolve_in_container(IdeChoice::Builtin, &[], "/healthz", IMAGE).unwrap();
-    let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), now);
+    let later = rig.another(&rig.host, |now| {
+        now.reach = Reach::Socket;
+        now.ide = ide::resolve_in_container(IdeChoice::Builtin, &[], "/healthz", IMAGE).unwrap();
+    });
     let seen = later.status(spec.workspace).await.unwrap().unwrap();
     assert_eq!(seen.state, InstanceState::Ready, "found, and asked how it is");
     let upstream = later.upstream(spec.workspace).await.unwrap().unwrap();
@@ -67,7 +67,7 @@ async fn an_engine_that_does_not_see_our_directory_says_so_in_words_that_we_know
     let spec = rig.running().await;
     let made = body::Made { sockets: Some(Path::new("/no/such/directory")), secret: None };
     let name = format!("codehub-{}", rig.deployment);
-    let body = body::workspace(rig.runtime.config(), &name, &spec, made);
+    let body = body::workspace(rig.runtime.config(), &name, &spec, (1000, 1000), made);
     let refused = rig.jobs.engine().client().await.unwrap().create_container(None, body).await.unwrap_err();
     assert!(instances::no_such_source(&refused), "{refused}");
 }
@@ -82,8 +82,7 @@ async fn a_remembered_address_is_not_used_without_the_engine_and_a_socket_is() {
         let place = tempfile::tempdir().unwrap();
         let link = place.path().join("engine");
         std::os::unix::fs::symlink(rig.host.trim_start_matches("unix://"), &link).unwrap();
-        let engine = Arc::new(Engine::new(&format!("unix://{}", link.display())));
-        let runtime = DockerRuntime::new(engine, rig.runtime.config().clone());
+        let runtime = rig.another(&format!("unix://{}", link.display()), |_| {});
         let before = runtime.upstream(spec.workspace).await.unwrap();
         assert!(before.is_some());
         std::fs::remove_file(&link).unwrap();
@@ -110,7 +109,7 @@ async fn who_does_not_know_the_secret_of_an_instance_gets_nothing_of_it() {
         assert_eq!(ask(other.secret.as_ref()).await, Some(401), "another's: {reach:?}");
         assert_eq!(ask(upstream.secret.as_ref()).await, Some(200), "{reach:?}");
         // Another process finds it, and a new instance has a new one.
-        let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+        let later = rig.later();
         assert_eq!(later.upstream(one.workspace).await.unwrap().unwrap().secret, upstream.secret);
         rig.runtime.stop(one.workspace).await.unwrap();
         rig.runtime.start(&one, &Fence::open()).await.unwrap();
@@ -137,7 +136,7 @@ async fn what_ends_while_the_engine_is_away_did_not_die() {
     rig.jobs.engine().was_away();
     assert_eq!(ended_by().await, EndedBy::Platform);
     // Whoever comes later knows nothing of how it ended.
-    let later = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+    let later = rig.later();
     let seen = later.status(spec.workspace).await.unwrap().unwrap().state;
     assert!(matches!(seen, InstanceState::Ended { by: EndedBy::Platform, .. }), "{seen:?}");
     // Removed by somebody's hand: gone, and not silent.
@@ -152,8 +151,8 @@ async fn what_ended_or_is_made_otherwise_is_made_anew() {
     let Some(rig) = Rig::new().await else { return };
     let spec = rig.running().await;
     let name = container_name(spec.workspace);
-    let (done, said) = rig.inside(&spec, "echo kept > /home/coder/note && id -u");
-    assert!(done && said == "1000", "{said}");
+    let (done, said) = rig.inside(&spec, "echo kept > /home/coder/note && id -un");
+    assert!(done && said == "coder", "{said}");
     rig.docker(&["kill", &name]);
     let state = rig.runtime.status(spec.workspace).await.unwrap().unwrap().state;
     assert!(matches!(&state, InstanceState::Ended { how, .. } if how.contains("137")), "{state:?}");
@@ -233,7 +232,7 @@ async fn an_engine_that_is_not_there_is_unreachable_and_not_empty() {
     let engine = Arc::new(Engine::new("unix:///nowhere/engine.sock"));
     let error = engine.ping().await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Unreachable(text) if text.contains("/nowhere")), "{error}");
-    let jobs = Jobs::new(engine, "test", (1000, 1000), "/nowhere".into());
+    let jobs = Jobs::new(engine, "test", Users { uid: None, gid: 1000 }, "/nowhere".into());
     let volumes = DockerVolumes::new(&jobs);
     assert!(matches!(volumes.list(Scope::All).await, Err(VolumeError::Unreachable(_))));
 }
@@ -259,7 +258,7 @@ async fn a_home_gets_the_settings_of_the_ide_and_keeps_its_own() {
         assert!(rig.inside(&spec, &format!("busybox {change}")).0);
         rig.runtime.stop(spec.workspace).await.unwrap();
         // A CodeHub that does not know that it has been there.
-        let fresh = DockerRuntime::new(Arc::new(Engine::new(&rig.host)), rig.runtime.config().clone());
+        let fresh = rig.later();
         fresh.start(&spec, &Fence::open()).await.unwrap();
         rig.until_ready(&spec).await;
         assert_eq!(rig.inside(&spec, look), (true, now.to_owned()), "{change}");
@@ -374,7 +373,7 @@ async fn a_job_that_was_left_is_ended_before_the_next_and_a_volume_in_the_making
     );
     rig.runtime.start(&spec, &Fence::open()).await.unwrap();
     rig.until_ready(&spec).await;
-    assert_eq!(rig.inside(&spec, "stat -c %u:%g /home/coder").1, "1000:1000");
+    assert_eq!(rig.inside(&spec, "stat -c %u:%g /home/coder").1, home_owner(&spec));
     rig.runtime.stop(spec.workspace).await.unwrap();
 
     // A helper that hangs on the volume: ended, and the archive is made.

@@ -1,0 +1,154 @@
+//! A home that becomes another user's.
+
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Gid, Stat, Uid, chownat, fchown, fstat, statat, syncfs};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    attrs::Owners,
+    error::{ArchiveError, Result},
+    walk::{WalkStep, walk},
+};
+
+/// Gives what belongs to the home's owner, user and group each, to others; what is anybody else's stays theirs. Returns
+/// how many files and directories that were.
+///
+/// The home itself is given away last, when everything in it is on the disk: a home that is theirs is so altogether, and
+/// one where this was interrupted is given by the next call. Nobody else may be at work in it.
+///
+/// # Errors
+/// Something cannot be read or given away: the home is still its old owner's.
+pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Result<u64> {
+    let home =
+        std::fs::File::open(root).map_err(|e| ArchiveError::local("cannot open the home directory", e))?;
+    let stat = fstat(&home).map_err(|e| ArchiveError::reading(b"", e))?;
+    let owners = Owners { archived: (stat.st_uid, stat.st_gid), restored: to };
+    if owners.archived == to {
+        return Ok(0);
+    }
+    let mut given = 1;
+    walk(root, cancel, &mut |step| {
+        let (path, outcome) = match step {
+            WalkStep::Enter { path, dir, stat } if !path.is_empty() => {
+                let (uid, gid) = new_owner(&stat, owners);
+                (path, changed(&stat, (uid, gid)).then(|| fchown(&dir, Some(uid), Some(gid))))
+            }
+            WalkStep::Item { path, dir, name, .. } => {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let stat = statat(&dir, &name, flags).map_err(|e| ArchiveError::reading(&path, e))?;
+                let (uid, gid) = new_owner(&stat, owners);
+                let give = || chownat(&dir, &name, Some(uid), Some(gid), flags);
+                (path, changed(&stat, (uid, gid)).then(give))
+            }
+            WalkStep::Enter { .. } | WalkStep::Leave(_) => return Ok(()),
+        };
+        if let Some(outcome) = outcome {
+            outcome.map_err(|e| {
+                ArchiveError::local(
+                    format!("cannot change the owner of {}", String::from_utf8_lossy(&path)),
+                    e,
+                )
+            })?;
+            given += 1;
+        }
+        Ok(())
+    })?;
+    let whole = |e| ArchiveError::local("cannot change the owner of the home directory", e);
+    syncfs(&home).map_err(whole)?;
+    fchown(&home, Some(Uid::from_raw(to.0)), Some(Gid::from_raw(to.1))).map_err(whole)?;
+    home.sync_all().map_err(|e| ArchiveError::local("cannot change the owner of the home directory", e))?;
+    Ok(given)
+}
+
+fn new_owner(stat: &Stat, owners: Owners) -> (Uid, Gid) {
+    let (uid, gid) = owners.of((stat.st_uid, stat.st_gid));
+    (Uid::from_raw(uid), Gid::from_raw(gid))
+}
+
+fn changed(stat: &Stat, (uid, gid): (Uid, Gid)) -> bool {
+    (stat.st_uid, stat.st_gid) != (uid.as_raw(), gid.as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, lchown, symlink};
+
+    use super::*;
+
+    const OLD: (u32, u32) = (1000, 1000);
+    const NEW: (u32, u32) = (0x7000_1234, 1000);
+
+    fn owner(path: &Path) -> (u32, u32) {
+        let meta = path.symlink_metadata().unwrap();
+        (meta.uid(), meta.gid())
+    }
+
+    /// A home of the old owner's with one of everything, and with a stranger's file and directory in it.
+    fn home() -> Option<tempfile::TempDir> {
+        if !rustix::process::geteuid().is_root() {
+            codehub_testing::skip("only root gives files away");
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let at = |path: &str| home.path().join(path);
+        std::fs::create_dir_all(at("shut/deep")).unwrap();
+        for path in ["note", "shut/deep/file", "others", "elsewhere"] {
+            std::fs::write(at(path), path).unwrap();
+        }
+        std::fs::hard_link(at("note"), at("same")).unwrap();
+        symlink("elsewhere", at("link")).unwrap();
+        symlink("/nowhere", at("dangling")).unwrap();
+        for path in ["note", "shut/deep/file", "shut/deep", "shut", "link", "dangling"] {
+            lchown(at(path), Some(OLD.0), Some(OLD.1)).unwrap();
+        }
+        lchown(at("others"), Some(5), Some(1000)).unwrap();
+        lchown(at("elsewhere"), Some(5), Some(5)).unwrap();
+        std::fs::set_permissions(at("shut"), PermissionsExt::from_mode(0o000)).unwrap();
+        std::os::unix::fs::chown(home.path(), Some(OLD.0), Some(OLD.1)).unwrap();
+        Some(home)
+    }
+
+    fn is_given(home: &Path) {
+        let at = |path: &str| home.join(path);
+        for path in ["", "note", "same", "shut", "shut/deep", "shut/deep/file", "link", "dangling"] {
+            assert_eq!(owner(&at(path)), NEW, "{path}");
+        }
+        assert_eq!(
+            (owner(&at("others")), owner(&at("elsewhere"))),
+            ((5, 1000), (5, 5)),
+            "a stranger's stays theirs"
+        );
+        assert_eq!(std::fs::read_to_string(at("shut/deep/file")).unwrap(), "shut/deep/file");
+        assert_eq!(
+            at("shut").metadata().unwrap().permissions().mode() & 0o777,
+            0,
+            "and modes stay as they are"
+        );
+    }
+
+    #[test]
+    fn a_home_is_given_whole_and_only_once() {
+        let Some(home) = home() else { return };
+        let cancel = CancellationToken::new();
+        // A file with two names is one.
+        assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 7);
+        is_given(home.path());
+        assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 0);
+    }
+
+    #[test]
+    fn one_that_was_interrupted_is_still_the_old_owners_and_the_next_try_ends_it() {
+        let Some(home) = home() else { return };
+        // As where it was killed after some of it.
+        for path in ["note", "shut/deep"] {
+            lchown(home.path().join(path), Some(NEW.0), Some(NEW.1)).unwrap();
+        }
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        assert!(matches!(give_home(home.path(), NEW, &stopped), Err(ArchiveError::Cancelled)));
+        assert_eq!(owner(home.path()), OLD);
+        assert_eq!(give_home(home.path(), NEW, &CancellationToken::new()).unwrap(), 5);
+        is_given(home.path());
+    }
+}
