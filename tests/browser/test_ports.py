@@ -19,7 +19,7 @@ ECHO = ROOT / "tests/programs/hostile_page.py"
 
 @pytest.fixture(scope="module")
 def server(start):
-    return start(IDE="builtin", PROCESS_SANDBOX="never", LIMITS_MAX_RUNNING_PER_USER=0, PROXY_WAKE_HOLD="1s")
+    return start(IDE="builtin", PROCESS_SANDBOX="never", PROCESS_UNSANDBOXED_USERS="many", LIMITS_MAX_RUNNING_PER_USER=0, PROXY_WAKE_HOLD="1s")
 
 
 def run(server, id, script, **more):

@@ -29,6 +29,12 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+impl fmt::Debug for dyn Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stream")
+    }
+}
+
 /// A connection that is carried to the program by whoever is inside the workspace.
 pub type Carried = Box<dyn Stream>;
 

@@ -58,6 +58,13 @@ pub static SETTINGS: &[Setting] = &[
         "Whether owners can run programs, read and write files and connect to ports in their workspaces by the API, with a session or a token.",
     ),
     setting(
+        "hosts_allowed",
+        "HOSTS_ALLOWED",
+        "",
+        ValueKind::Hosts,
+        "More host names (or addresses) under which this server answers, without ports, separated by commas. It answers under the host of public_base_url; where that is not set, under every bare address and the machine's own names (localhost). Others get 421, except for /healthz and /readyz.",
+    ),
+    setting(
         "ports.browser",
         "PORTS",
         "on",
@@ -77,13 +84,6 @@ pub static SETTINGS: &[Setting] = &[
         "signed-in",
         ValueKind::OneOf(&["owner", "signed-in"]),
         "Who may open ports in the browser, at most. owner: only the workspace's owner, whatever was shared before. signed-in: everybody with an account, where the owner shares a port.",
-    ),
-    setting(
-        "hosts_allowed",
-        "HOSTS_ALLOWED",
-        "",
-        ValueKind::Hosts,
-        "More host names (or addresses) under which this server answers, without ports, separated by commas. It answers under the host of public_base_url; where that is not set, under every bare address and the machine's own names (localhost). Others get 421, except for /healthz and /readyz.",
     ),
     setting(
         "tls.cert",

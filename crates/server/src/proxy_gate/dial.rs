@@ -97,24 +97,25 @@ impl Dial for DialPort {
                 return Err(NotDialled::Unreachable("the server is shutting down".into()));
             };
             let place = self.connections.place(self.id, self.port).ok_or(NotDialled::TooMany)?;
-            let line = app.lines.to(&*app.backends.instances, self.id).await.map_err(no_line)?;
-            let stream = line.dial(self.port).await.map_err(refused)?;
+            let line =
+                app.lines.to(&*app.backends.instances, self.id).await.map_err(|error| no_line(&error))?;
+            let stream = line.dial(self.port).await.map_err(|error| refused(&error))?;
             Ok(Box::new(Connected { stream, _line: line, _place: place }) as Carried)
         })
     }
 }
 
-fn no_line(error: NoLine) -> NotDialled {
+fn no_line(error: &NoLine) -> NotDialled {
     match error {
-        NoLine::Nobody(why) => NotDialled::Nobody(why.to_owned()),
+        NoLine::Nobody(why) => NotDialled::Nobody((*why).to_owned()),
         NoLine::NotRunning | NoLine::Runtime(_) | NoLine::Line(_) => {
             NotDialled::Unreachable(error.to_string())
         }
     }
 }
 
-fn refused(error: LineError) -> NotDialled {
-    match &error {
+fn refused(error: &LineError) -> NotDialled {
+    match error {
         LineError::Refused(_, problem) if problem.code == "NOTHING_LISTENS" => NotDialled::NothingListens,
         LineError::Refused(_, problem) if problem.code == "LIMIT_EXCEEDED" => NotDialled::TooMany,
         LineError::Refused(..) | LineError::Ended(_) | LineError::Silent(_) | LineError::Garbage(_) => {
