@@ -70,7 +70,11 @@ pub(super) async fn run(options: Options, config: Config) -> anyhow::Result<()> 
     for line in &refused {
         eprintln!("{line}");
     }
-    bail!("{} still running after {} seconds: `codehub doctor` says what is wrong", counted(left.len()), options.timeout)
+    bail!(
+        "{} still running after {} seconds: `codehub doctor` says what is wrong",
+        counted(left.len()),
+        options.timeout
+    )
 }
 
 fn counted(count: usize) -> String {
@@ -97,22 +101,36 @@ async fn stop(config: &Config, store: &dyn Store, workspace: &Workspace) -> anyh
         return Ok(None);
     }
     let (by, id) = (act::operator(), workspace.id);
-    let asked =
-        store.workspace_ask(&by, id, Desired::Standby, config.limits, Actor::Operator, &Reason::StopRequested);
+    let asked = store.workspace_ask(
+        &by,
+        id,
+        Desired::Standby,
+        config.limits,
+        Actor::Operator,
+        &Reason::StopRequested,
+    );
     match asked.await? {
         Asked::Refused(Refusal::NeedsRecovery) => {
             let recovery = Recovery::default();
-            let recovered =
-                store.workspace_recover(&by, id, recovery, Some(Desired::Standby), config.limits, Actor::Operator);
+            let recovered = store.workspace_recover(
+                &by,
+                id,
+                recovery,
+                Some(Desired::Standby),
+                config.limits,
+                Actor::Operator,
+            );
             Ok(match recovered.await? {
                 Recovered::Refused(refusal) => Some(Denied::Recovery(refusal).to_string()),
                 Recovered::Recovered(_) | Recovered::NotFound | Recovered::LimitReached(_) => None,
             })
         }
         // What is under way ends by itself.
-        Asked::Changed(_) | Asked::Already(_) | Asked::NotFound | Asked::Refused(_) | Asked::LimitReached(_) => {
-            Ok(None)
-        }
+        Asked::Changed(_)
+        | Asked::Already(_)
+        | Asked::NotFound
+        | Asked::Refused(_)
+        | Asked::LimitReached(_) => Ok(None),
     }
 }
 
