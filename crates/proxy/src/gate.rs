@@ -200,6 +200,8 @@ pub trait Gate: Send + Sync + 'static {
     ) -> Result<Entered, GateError>;
     /// The language and theme of this person's account, as far as they were chosen.
     async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError>;
+    /// What tells this deployment from every other; nobody outside knows it.
+    async fn deployment(&self) -> Result<String, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
     /// Somebody who may has opened the workspace, with this credential and these headers, from this address. Returns at

@@ -60,7 +60,7 @@ fn has_flag(uri: &Uri, name: &str) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == name))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

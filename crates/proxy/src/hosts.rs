@@ -76,11 +76,10 @@ impl Hosts {
             return Err(ProxyError::BadRequest("exactly one Host is needed"));
         }
         let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
-        if version == Version::HTTP_2
-            && let (Some(authority), Some(host)) = (authority, host)
+        if let (Some(authority), Some(host)) = (authority, host)
             && !authority.eq_ignore_ascii_case(host.as_bytes())
         {
-            return Err(ProxyError::BadRequest(":authority and Host differ"));
+            return Err(ProxyError::BadRequest("the address that is asked for and Host differ"));
         }
         let asked = self.asked(uri, headers, trusted);
         if asked.is_some_and(|asked| !policy::is_host(asked)) {

@@ -20,6 +20,7 @@ use codehub_domain::{
 };
 use codehub_upstream::{Secret, Upstream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use sha2::{Digest as _, Sha256};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -53,6 +54,7 @@ mod ports;
 pub mod request_id;
 mod route;
 pub mod routes;
+pub mod tls;
 mod wake;
 mod warrant;
 mod websocket;
@@ -347,6 +349,31 @@ impl Proxy {
         Links { dashboard, apart: origins.are_apart(), port: None }
     }
 
+    /// Answers which deployment this is, to somebody who knows that already: a digest of its name and of what they sent.
+    async fn ping(&self, method: Method, uri: Uri) -> Response<ProxyBody> {
+        let nonce = uri.query().and_then(|query| query.strip_prefix("nonce="));
+        let nonce = nonce.filter(|nonce| (1..=64).contains(&nonce.len()));
+        let (Some(nonce), Method::GET) = (nonce, method) else {
+            let message = "GET with ?nonce= and up to 64 characters";
+            return json(StatusCode::BAD_REQUEST, "INVALID_REQUEST", message);
+        };
+        self.metrics.request(Outcome::Own);
+        match self.gate.deployment().await {
+            Ok(deployment) => {
+                let mut response =
+                    Response::new(ProxyBody::Full(format!("{}\n", ping_answer(&deployment, nonce)).into()));
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                response
+            }
+            Err(error) => {
+                let error = ProxyError::Store(error.to_string());
+                json(error.status(), error.code(), &error.public_message())
+            }
+        }
+    }
+
     /// The answer to a request, whatever became of it on its way.
     async fn conclude(
         &self,
@@ -580,9 +607,9 @@ impl Proxy {
         }
         let cell = (work == Work::Lasting).then(|| entry.cell.clone());
         let pass = self.callers.pass(request.headers(), context.keeper(), identified);
-        let (client, warrant) = match (pass, &upgrade) {
+        let (client, mut warrant) = match (pass, &upgrade) {
             (Some(pass), Some(_)) => (Some(self.client(path, query, context.port, pass)), None),
-            (Some(pass), None) => (None, Some(Warrant::new(self.callers.clone(), entry, pass))),
+            (Some(pass), None) => (None, Some(Warrant::new(self.callers.clone(), entry, pass, || false))),
             (None, _) => (None, None),
         };
 
@@ -633,7 +660,12 @@ impl Proxy {
         let outgoing = forward::Outgoing { method: &method, head: &head, sent, trailers };
         let body = std::mem::replace(request.body_mut(), ProxyBody::Empty);
         let body = forward::body(body, expects, cell.clone());
-        let answer = forward::exchange(self, entry, upstream, &outgoing, body).await;
+        let exchange = forward::exchange(self, entry, upstream, &outgoing, body);
+        let answer = match &mut warrant {
+            // What a workspace was told so far it knows; nothing more of it arrives.
+            Some(warrant) => warrant.during(exchange).await.ok_or(ProxyError::SignIn)?,
+            None => exchange.await,
+        };
         let answer = match (answer, context.port) {
             (Ok(answer), _) => answer,
             (Err(error), None) => return Err(context.unreachable(error)),
@@ -812,6 +844,12 @@ impl Proxy {
 /// Whether a path of the dashboard's origin is the proxy's.
 pub fn is_ours(uri: &Uri) -> bool {
     uri.path().starts_with("/w/") || uri.path().starts_with(route::OPEN)
+}
+
+/// What this deployment answers at `/.codehub/ping?nonce=`. Says nothing to whoever does not know its name.
+pub fn ping_answer(deployment: &str, nonce: &str) -> String {
+    let digest = Sha256::new_with_prefix(b"codehub ping\0").chain_update(deployment).chain_update(b"\0");
+    handover::hex(&digest.chain_update(nonce).finalize())
 }
 
 /// Where somebody who sent a form of the dashboard is led: as `path`, which may be `/open/{id}` on the way to another

@@ -323,13 +323,13 @@ mod tests {
         symlink("real", dir.path().join("link")).unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         for name in ["link", "file"] {
-            let error = at(&dir, name).connect().await.unwrap_err();
+            let error = at(&dir, name).connect().await.map(drop).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{name}: {error}");
         }
-        let error = at(&dir, "nothing").connect().await.unwrap_err();
+        let error = at(&dir, "nothing").connect().await.map(drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         drop(listener);
-        let error = at(&dir, "real").connect().await.unwrap_err();
+        let error = at(&dir, "real").connect().await.map(drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 

@@ -118,7 +118,7 @@ impl Memo {
         let bearer = self.authorization.as_deref().and_then(bearer_in);
         let session = proxy.callers.session_in(self.cookie.as_deref(), keeper);
         let pass = Pass::of(bearer, session, keeper, self.caller.identified)?;
-        Some(Warrant::new(proxy.callers.clone(), entry, pass))
+        Some(Warrant::new(proxy.callers.clone(), entry, pass, || self.holds(proxy)))
     }
 
     fn holds(&self, proxy: &Proxy) -> bool {

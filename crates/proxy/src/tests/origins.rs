@@ -357,3 +357,26 @@ async fn a_right_that_ends_takes_the_origin_with_it() {
     })
     .await;
 }
+
+/// Anybody may ask any origin which deployment it belongs to, and learns nothing they did not know.
+#[tokio::test]
+async fn every_origin_says_whose_it_is() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = rig(&upstream).await;
+    let expected = format!("{}\n", crate::ping_answer("this deployment", "abc"));
+    assert_eq!(expected.len(), 65);
+    let nobody = own().replace("01890a5d", "11111111");
+    for host in [own().as_str(), &nobody, "code.example.com"] {
+        let answer = rig.ask(host, "GET /.codehub/ping?nonce=abc", &[]).await;
+        assert_eq!((status_of(&answer), body_of(&answer)), (200, expected.as_str()), "{host}");
+        let long = "x".repeat(65);
+        for wrong in ["?nonce=", "", "?x=abc", &format!("?nonce={long}")] {
+            let answer = rig.ask(host, &format!("GET /.codehub/ping{wrong}"), &[]).await;
+            assert_eq!(status_of(&answer), 400, "{host} {wrong}");
+        }
+        assert_eq!(status_of(&rig.ask(host, "POST /.codehub/ping?nonce=abc", &[]).await), 400);
+    }
+    assert_eq!(status_of(&rig.ask("evil.example", "GET /.codehub/ping?nonce=abc", &[]).await), 421);
+    assert_ne!(crate::ping_answer("this deployment", "abd"), crate::ping_answer("this deployment", "abc"));
+    assert_eq!(upstream.connections.load(std::sync::atomic::Ordering::SeqCst), 0);
+}

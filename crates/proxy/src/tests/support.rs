@@ -37,6 +37,7 @@ use crate::{
         Sleep, Woken, WorkspaceView,
     },
     hosts::Hosts,
+    tls::Tls,
 };
 
 pub(super) const SESSION: &str = "owner-secret";
@@ -254,6 +255,10 @@ impl Gate for FakeGate {
         }
     }
 
+    async fn deployment(&self) -> Result<String, GateError> {
+        Ok("this deployment".into())
+    }
+
     async fn look(&self, _: WorkspaceId) {
         self.looks.fetch_add(1, SeqCst);
     }
@@ -301,6 +306,7 @@ pub(super) struct Options {
     pub(super) rules: crate::idle::Rules,
     pub(super) origins: Mode,
     pub(super) ports: PortsPolicy,
+    pub(super) tls: Option<Arc<Tls>>,
     /// What is not the proxy's.
     pub(super) application: axum::Router,
 }
@@ -314,6 +320,7 @@ impl Default for Options {
             rules: crate::idle::Rules::default(),
             origins: Mode::Path,
             ports: PortsPolicy::default(),
+            tls: None,
             application: axum::Router::new().fallback(|| async { "the application" }),
         }
     }
@@ -338,7 +345,7 @@ impl Rig {
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());
-        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone()).await;
+        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone(), options.tls).await;
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -402,6 +409,7 @@ pub(super) async fn listen(
     proxy: Option<Arc<Proxy>>,
     router: axum::Router,
     shutdown: CancellationToken,
+    tls: Option<Arc<Tls>>,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -417,6 +425,7 @@ pub(super) async fn listen(
         proxy,
         application,
         heads_within: Duration::from_secs(60),
+        tls,
     });
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {

@@ -13,7 +13,6 @@ use codehub_upstream::Connection;
 use futures::future::Either;
 use http::{HeaderValue, Response, StatusCode, Version, header};
 use tokio::{
-    net::TcpStream,
     sync::watch,
     time::{timeout, timeout_at},
 };
@@ -30,6 +29,7 @@ use crate::{
     policy::{self, location::Mount},
     polled_when_woken::PolledWhenWoken,
     routes::{Entry, Latest},
+    tls::ClientStream,
 };
 
 pub(crate) mod deadlines;
@@ -116,7 +116,7 @@ pub(super) fn switch(
     let socket = client.counts.then(|| proxy.activity.open_socket(&entry.cell, client.reconnection));
     // From here on nothing is missed that would end the connection.
     let (proxy, news) = (proxy.clone(), News::of(entry.clone(), client.pass));
-    let takeover = Takeover::new(move |browser: TcpStream, client_said: Bytes| {
+    let takeover = Takeover::new(move |browser: ClientStream, client_said: Bytes| {
         let (workspace, workspace_said) = wire.into_stream();
         let ledger = socket.map(|socket| Ledger { socket, watch: client.watch });
         let relay = Relay::new(browser, workspace, websocket, ledger).after(&client_said, &workspace_said);
@@ -128,7 +128,7 @@ pub(super) fn switch(
 }
 
 /// A relay between a client and a workspace.
-type Both = Relay<TcpStream, Connection>;
+type Both = Relay<ClientStream, Connection>;
 
 #[expect(
     clippy::manual_async_fn,
@@ -185,15 +185,15 @@ async fn stops(proxy: &Proxy, entry: &Entry) -> bool {
 struct News {
     entry: Arc<Entry>,
     latest: watch::Receiver<Latest>,
-    access: u64,
+    /// `None`: nobody has looked since the handshake began, which may have taken its time.
+    access: Option<u64>,
     pass: Pass,
 }
 
 impl News {
     fn of(entry: Arc<Entry>, pass: Pass) -> Self {
         let latest = entry.subscribe();
-        let access = latest.borrow().access;
-        Self { entry, latest, access, pass }
+        Self { entry, latest, access: None, pass }
     }
 
     /// Resolves when this connection must end.
@@ -221,8 +221,8 @@ impl News {
                 }
                 latest.access
             };
-            if self.pass.is_due(Instant::now(), last_work) || access != self.access {
-                self.access = access;
+            if self.pass.is_due(Instant::now(), last_work) || Some(access) != self.access {
+                self.access = Some(access);
                 if !Box::pin(proxy.callers.still_valid(&mut self.pass)).await {
                     return Ending::SignedOut;
                 }

@@ -20,6 +20,7 @@ mod hold;
 mod image;
 mod migrate;
 mod password;
+mod reached;
 mod stop_all;
 
 use flags::SettingFlags;

@@ -60,6 +60,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     pub redis: RedisConfig,
 
+    /// `None`: it ends in a proxy in front, or nowhere.
+    pub tls: Option<TlsFiles>,
     pub coordinator: CoordinatorConfig,
     pub ttl: TtlConfig,
     pub gc: GcConfig,
@@ -104,6 +106,15 @@ impl Role {
     pub const fn answers(self) -> bool {
         matches!(self, Self::All | Self::Api)
     }
+}
+
+/// Files in PEM, where TLS ends in this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those it is signed by.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 #[derive(Debug, Clone)]

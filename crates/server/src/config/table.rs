@@ -41,7 +41,7 @@ pub static SETTINGS: &[Setting] = &[
         "PUBLIC_BASE_URL",
         "",
         ValueKind::BaseUrl,
-        "Where people reach this server, for links and cookies: https://code.example.com. Empty: http:// and the listen address.",
+        "Where people reach this server, for links and cookies: https://code.example.com. Empty: http:// (https:// with tls.cert) and the listen address.",
     ),
     setting(
         "trusted_proxies",
@@ -84,6 +84,20 @@ pub static SETTINGS: &[Setting] = &[
         "signed-in",
         ValueKind::OneOf(&["owner", "signed-in"]),
         "Who may open ports in the browser, at most. owner: only the workspace's owner, whatever was shared before. signed-in: everybody with an account, where the owner shares a port.",
+    ),
+    setting(
+        "tls.cert",
+        "TLS_CERT",
+        "",
+        ValueKind::Text,
+        "A file with the certificate of this server and those it is signed by (PEM), where TLS ends here and not in a proxy in front: for the host of public_base_url and, where workspaces have names, *.proxy.domain. Read again when it changes. Needs tls.key.",
+    ),
+    setting(
+        "tls.key",
+        "TLS_KEY",
+        "",
+        ValueKind::Text,
+        "A file with the private key of that certificate (PEM), which nobody but this server's user and group can read.",
     ),
     setting(
         "metrics.listen",

@@ -28,6 +28,7 @@ use self::{dial::Connections, opened::Opened};
 use crate::{
     app::App,
     auth::{self, AuthError, Identity, Via, act, secret},
+    backends,
     config::Config,
     service::{self, Denied},
 };
@@ -43,6 +44,7 @@ pub struct AppGate {
     ide: ProxyIde,
     opened: Opened,
     connections: Connections,
+    deployment: tokio::sync::OnceCell<String>,
 }
 
 impl AppGate {
@@ -54,6 +56,7 @@ impl AppGate {
             ide,
             opened: Opened::default(),
             connections: Connections::default(),
+            deployment: tokio::sync::OnceCell::new(),
         }
     }
 
@@ -190,6 +193,11 @@ impl Gate for AppGate {
     async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError> {
         let user = self.store.user_get(user).await.map_err(unreachable)?;
         Ok(user.map_or((None, None), |user| (Lang::of_account(user.language), Theme::of_account(user.theme))))
+    }
+
+    async fn deployment(&self) -> Result<String, GateError> {
+        let ask = || async { backends::deployment(&*self.store).await.map_err(unreachable) };
+        Ok(self.deployment.get_or_try_init(ask).await?.clone())
     }
 
     async fn look(&self, id: WorkspaceId) {
