@@ -129,7 +129,7 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     match left {
         Some(0) => tracing::info!("stopped; no workspace is running"),
         Some(count) => {
-            tracing::info!(count, "stopped; workspaces keep running: `codehub stop-all` stops them")
+            tracing::info!(count, "stopped; workspaces keep running: `codehub stop-all` stops them");
         }
         None => tracing::info!("stopped; workspaces keep running"),
     }
