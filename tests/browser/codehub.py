@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -21,6 +22,11 @@ ADMIN, PASSWORD = "admin", "correct horse battery"
 # How long anything may take on a busy machine. Nothing waits this long when things go well.
 PATIENCE = 30
 
+# Whether the certificate is right is the browser's to say.
+ANY_CERTIFICATE = ssl.create_default_context()
+ANY_CERTIFICATE.check_hostname = False
+ANY_CERTIFICATE.verify_mode = ssl.CERT_NONE
+
 
 class Server:
     """`settings` are environment variables; `admin=False` leaves the first run to the test."""
@@ -28,7 +34,7 @@ class Server:
     def __init__(self, admin=True, **settings):
         self._directory = tempfile.TemporaryDirectory(prefix="codehub-browser-")
         self.data = Path(self._directory.name)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("CODEHUB_", "TTL_", "LIMITS_", "PROXY_"))}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("CODEHUB_", "TTL_", "LIMITS_", "PROXY_", "TLS_"))}
         environment |= {"CODEHUB_DATA_DIR": str(self.data), "CODEHUB_LISTEN": "127.0.0.1:0"}
         environment |= {"IDE": "builtin", "LOG_FORMAT": "human", "NO_COLOR": "1", "LANG": "C.UTF-8"}
         # Workspaces begin and end without waiting for the next round.
@@ -42,8 +48,9 @@ class Server:
         found = wait_for(lambda: re.search(pattern, "".join(self.output)) or self._died(), "the server to start")
         self.link = found.group(1)
         self.url = re.match(r"https?://[^/]+", self.link).group(0)
-        # By https somebody in front ends TLS; the tests themselves go around that.
-        self.direct = self.url if self.url.startswith("http:") else f"http://{environment['CODEHUB_LISTEN']}"
+        # By https the tests themselves go around names, and around somebody in front who ends TLS.
+        scheme = "https" if "TLS_CERT" in environment else "http"
+        self.direct = self.url if self.url.startswith("http:") else f"{scheme}://{environment['CODEHUB_LISTEN']}"
         wait_for(self._ready, "the server to answer")
         if admin:
             self.api = Api(self.direct, ADMIN, PASSWORD, self.url)
@@ -94,7 +101,7 @@ class Server:
     def _ready(self):
         self._died()
         try:
-            return urllib.request.urlopen(self.direct + "/healthz", timeout=5).status == 200
+            return urllib.request.urlopen(self.direct + "/healthz", timeout=5, context=ANY_CERTIFICATE).status == 200
         except OSError:
             return False
 
@@ -130,7 +137,7 @@ class Api:
         self.url, self.public = url, public or url
         body = {"username": username, "password": password}
         request = self._request("POST", "/auth/login", body)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=ANY_CERTIFICATE) as answer:
             self.cookie = answer.headers["Set-Cookie"].split(";")[0]
 
     def _request(self, method, path, body):
@@ -142,7 +149,7 @@ class Api:
 
     def call(self, method, path, body=None):
         try:
-            with urllib.request.urlopen(self._request(method, path, body), timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(self._request(method, path, body), timeout=PATIENCE, context=ANY_CERTIFICATE) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None

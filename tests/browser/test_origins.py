@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 from urllib.parse import quote, urlsplit
@@ -14,13 +13,13 @@ from urllib.parse import quote, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from codehub import ADMIN, PASSWORD, ROOT, wait_for
-from conftest import CHROMIUM, FLAGS
+from certificates import Certificate
+from codehub import ADMIN, ANY_CERTIFICATE, PASSWORD, ROOT, wait_for
 from dashboard import sign_in
 
 PROGRAM = f"{sys.executable} {ROOT / 'tests/programs/hostile_page.py'}"
 SETTINGS = {
-    "IDE": "command", "IDE_COMMAND": PROGRAM, "PROCESS_SANDBOX": "never", "LIMITS_MAX_RUNNING_PER_USER": 0,
+    "IDE": "command", "IDE_COMMAND": PROGRAM, "PROCESS_SANDBOX": "never", "PROCESS_UNSANDBOXED_USERS": "many", "LIMITS_MAX_RUNNING_PER_USER": 0,
     "PROXY_WAKE_HOLD": "1s", "ACTIVITY_FLUSH_INTERVAL": "1s",
 }
 
@@ -60,7 +59,10 @@ class Place:
         parts = urlsplit(url)
         apart = self.server.at(self.mine).split("/w/")[0]
         port = urlsplit(apart).port if "/w/" in parts.path else self.port
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        if self.server.direct.startswith("https:"):
+            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=ANY_CERTIFICATE)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         navigates = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Accept": "text/html"}
@@ -89,21 +91,11 @@ class Place:
 
 
 class Tls:
-    """Ends TLS in front of a server, by a certificate of a CA made here, and passes bytes on."""
+    """Ends TLS in front of a server and passes bytes on."""
 
-    def __init__(self, directory, names, port):
-        ca, key, leaf = directory / "ca.pem", directory / "key.pem", directory / "leaf.pem"
-        run = lambda *words: subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=directory)
-        run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", str(ca), "-days", "2", "-subj", "/CN=test CA")
-        run("req", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", "leaf.csr", "-subj", "/CN=leaf")
-        (directory / "ext").write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in names))
-        run("x509", "-req", "-in", "leaf.csr", "-CA", str(ca), "-CAkey", "ca.key", "-CAcreateserial", "-out", str(leaf), "-days", "2", "-extfile", "ext")
-        der = run("x509", "-in", str(leaf), "-noout", "-pubkey").stdout
-        spki = subprocess.run(["openssl", "pkey", "-pubin", "-outform", "der"], input=der, capture_output=True, check=True).stdout
-        digest = subprocess.run(["openssl", "dgst", "-sha256", "-binary"], input=spki, capture_output=True, check=True).stdout
-        self.pin = subprocess.run(["openssl", "base64", "-A"], input=digest, capture_output=True, check=True).stdout.decode()
+    def __init__(self, certificate, port):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(leaf, key)
+        self._context.load_cert_chain(certificate.file, certificate.key)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port, self._to = self._listener.getsockname()[1], port
         threading.Thread(target=self._accept, daemon=True).start()
@@ -144,24 +136,31 @@ def free_port():
         return found.getsockname()[1]
 
 
-@pytest.fixture(scope="module", params=["localhost", "https", "port"])
+@pytest.fixture(scope="module", params=["localhost", "https", "own TLS, shared domain", "port"])
 def place(request, start, browser, tmp_path_factory):
     if request.param == "localhost":
         server = start(**SETTINGS)
         yield Place(server, browser, server.url)
-    elif request.param == "port":
+        return
+    if request.param == "port":
         server = start(**SETTINGS, PROXY_ORIGINS="port", PROXY_LISTEN=f"127.0.0.1:{free_port()}")
         yield Place(server, browser, server.url)
+        return
+    listen = free_port()
+    settings = {**SETTINGS, "CODEHUB_LISTEN": f"127.0.0.1:{listen}"}
+    if request.param == "https":
+        # Workspaces have a registrable domain of their own; TLS ends in front.
+        certificate = Certificate(tmp_path_factory.mktemp("tls"), ["code.origins.test", "*.apps.test"])
+        base, domain = f"https://code.origins.test:{Tls(certificate, listen).port}", "apps.test"
     else:
-        listen = free_port()
-        tls = Tls(tmp_path_factory.mktemp("tls"), ["code.origins.test", "*.apps.test"], listen)
-        base = f"https://code.origins.test:{tls.port}"
-        names = "--host-resolver-rules=MAP *.test 127.0.0.1"
-        pin = f"--ignore-certificate-errors-spki-list={tls.pin}"
-        secure = browser.browser_type.launch(executable_path=CHROMIUM, args=[*FLAGS, names, pin], chromium_sandbox=False)
-        server = start(**SETTINGS, CODEHUB_LISTEN=f"127.0.0.1:{listen}", PUBLIC_BASE_URL=base, PROXY_DOMAIN="apps.test")
-        yield Place(server, secure, base, listen, ignore_https_errors=True)
-        secure.close()
+        # Cookies for shared.test, which any workspace can set, are sent to the dashboard; TLS ends in CodeHub.
+        certificate = Certificate(tmp_path_factory.mktemp("tls"), ["code.shared.test", "*.apps.shared.test"])
+        base, domain = f"https://code.shared.test:{listen}", "apps.shared.test"
+        settings |= certificate.settings()
+    secure = certificate.browser(browser)
+    server = start(**settings, PUBLIC_BASE_URL=base, PROXY_DOMAIN=domain)
+    yield Place(server, secure, base, listen, ignore_https_errors=True)
+    secure.close()
 
 
 def origin(url):
@@ -295,6 +294,30 @@ def test_planted_cookies_lock_nobody_out(place):
     expect(page).to_have_title("Workspaces · CodeHub")
     place.context.clear_cookies(name=re.compile("large"))
     place.enter(place.mine)
+
+
+def test_planted_cookies_act_for_nobody(place):
+    """Whoever is signed in with cookies of somebody else's beside theirs is still themselves, and so is what they do."""
+    place.server.api.call("POST", "/users", {"username": "mallory", "password": PASSWORD, "role": "user"})
+    secret = place.server.session("mallory", PASSWORD).split("=", 1)[1]
+    page = place.enter(place.mine)
+    page.evaluate("""(secret) => {
+        const parts = location.hostname.split(".");
+        for (const name of ["session", "__Host-Http-session", "__Host-session", "codehub_workspace", "__Host-Http-workspace"]) {
+            for (let n = 1; n < parts.length; n++) {
+                for (const path of ["/", "/api", "/open", "/workspaces", "/.codehub"]) {
+                    document.cookie = `${name}=${secret}; path=${path}; domain=${parts.slice(-n).join(".")}`;
+                    document.cookie = `${name}=${secret}; path=${path}; secure; domain=${parts.slice(-n).join(".")}`;
+                }
+            }
+        }
+    }""", secret)
+    page.goto("/")
+    expect(page).to_have_title("Workspaces · CodeHub")
+    who = page.evaluate("fetch('/api/v1/auth/session').then((answer) => answer.json())")
+    assert who["user"]["username"] == ADMIN, who
+    place.enter(place.mine)
+    place.context.clear_cookies(domain=re.compile(r"^\."))
 
 
 def test_framing_openers_and_counting_show_nothing(place):
@@ -444,6 +467,44 @@ def test_after_signing_in_one_is_where_one_wanted_to_be(place):
     expect(page.locator("#page")).to_have_text("page")
     expect(page).to_have_url(f"{place.url(place.mine)}deep?x=1")
     other.close()
+
+
+def test_a_page_at_a_port_reaches_nothing_but_its_program(place):
+    """Nor does any page reach a port: the dashboard's API, both workspaces, and the port itself stay apart."""
+    port = free_port()
+    if "/w/" in place.url(place.mine):
+        page = place.page
+        page.goto(f"/open/{place.mine}?port={port}")
+        expect(page.locator("main")).to_contain_text("PROXY_DOMAIN")
+        return
+    run = {"command": ["sh", "-c", f"{PROGRAM} {port} >/dev/null 2>&1 &"]}
+    place.server.api.call("POST", f"/workspaces/{place.mine}/exec", run)
+    listed = lambda: [one for one in place.server.api.call("GET", f"/workspaces/{place.mine}/ports")["items"] if one["port"] == port]
+    there = wait_for(listed, "the program to listen")[0]["url"]
+    place.enter(place.other)
+    page = place.enter(place.mine)
+    page.goto(there + "deep?x=1")
+    expect(page.locator("#page")).to_have_text("page")
+    assert page.url == there + "deep?x=1", "handed over to where it was asked for"
+    before = place.tokens(), place.users(), len(place.seen(place.mine)), len(place.seen(place.other))
+    read = page.evaluate(ATTACK, [place.base, [
+        "/api/v1/auth/tokens", "/api/v1/users", f"/api/v1/workspaces/{place.mine}/ports/{port}", f"/open/{place.mine}?port={port}", "/logout",
+    ]])
+    for target in (place.url(place.mine), place.url(place.other)):
+        read += page.evaluate(ATTACK, [origin(target), ["/", "/api/file", "/.codehub/wake", "/.codehub/keep-awake"]])
+    assert read == [], read
+    assert before == (place.tokens(), place.users(), len(place.seen(place.mine)), len(place.seen(place.other)))
+    assert page.evaluate("fetch('/.codehub/keep-awake', { method: 'POST' }).then((answer) => answer.status)") == 404
+    # The other way round: pages of the workspace, and of its neighbour, get nothing from the port.
+    seen = lambda: page.request.get(there + "seen").json()
+    page.goto(there)
+    count = len(seen())
+    for id in (place.mine, place.other):
+        assert place.enter(id).evaluate(ATTACK, [origin(there), ["/", "/taken"]]) == []
+    page.goto(there)
+    new = [path for _, path, _ in seen()[count:] if path != "/favicon.ico"]
+    assert new == ["/"], new
+    assert not any(re.search("session|workspace|nonce|device", cookie) for _, _, cookie in seen())
 
 
 def test_below_paths_the_same_page_does_all_of_it(start, browser):

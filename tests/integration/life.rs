@@ -4,7 +4,7 @@ use codehub_testing::{eventually, let_time_pass};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::support::Setup;
+use crate::support::{Server, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_creation_to_deletion() {
@@ -140,4 +140,39 @@ async fn limits_hold_when_many_ask_at_once() {
     }
     let list = server.get("/workspaces").await;
     assert_eq!(list["total"], 3, "a refused creation leaves nothing behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_can_be_stopped_with_and_without_a_server() {
+    let mut server = Setup::new().env("COORDINATOR_IDLE_INTERVAL", "1s").start().await;
+    let ids = [server.create(json!({ "name": "one" })).await, server.create(json!({ "name": "two" })).await];
+    assert_eq!(server.inside(&ids[0], "/write?note=kept").await.as_deref(), Some("ok"));
+    let stop_all = |server: &Server| {
+        let output = server.setup.command(&["stop-all", "--timeout", "40"]).output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+
+    let said = stop_all(&server);
+    assert!(said.contains("Stopping 2 workspaces.") && said.contains("are kept"), "{said}");
+    assert!(server.processes().is_empty(), "the server ended them");
+    assert_eq!(server.workspace(&ids[1]).await["phase"], "STANDBY");
+
+    for id in &ids {
+        server.go(id, "start").await;
+    }
+    server.stop();
+    let log = std::fs::read_to_string(server.setup.log_file()).unwrap();
+    assert!(log.contains("codehub stop-all"), "the last line says what goes on, and how it ends: {log}");
+    assert!(!server.processes().is_empty(), "they go on without a server");
+    stop_all(&server);
+    assert!(server.processes().is_empty(), "ended without a server");
+    assert!(stop_all(&server).contains("No workspace is running."));
+
+    server.restart().await;
+    let found = server.workspace(&ids[0]).await;
+    assert_eq!((&found["phase"], &found["desired_state"]), (&json!("STANDBY"), &json!("STANDBY")));
+    server.go(&ids[0], "start").await;
+    assert_eq!(server.inside(&ids[0], "/read?note").await.as_deref(), Some("kept\n"));
 }

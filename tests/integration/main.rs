@@ -15,5 +15,6 @@ mod replicas;
 mod simulation;
 mod slow;
 mod support;
+mod tls;
 mod trail;
 mod trouble;

@@ -73,6 +73,7 @@ named_enum! {
         WorkspaceDeleted => "workspace.deleted",
         WorkspaceOpened => "workspace.opened",
         ExecStarted => "exec.started",
+        PortEdited => "port.edited",
         ArchiveBrowsed => "archive.browsed",
         ArchiveDownloaded => "archive.downloaded",
         ArchiveAdopted => "archive.adopted",

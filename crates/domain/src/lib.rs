@@ -28,6 +28,7 @@ mod named;
 pub mod observed;
 pub mod origins;
 pub mod plan;
+pub mod ports;
 pub mod recovery;
 pub mod retry;
 pub mod slug;

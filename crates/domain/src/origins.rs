@@ -25,6 +25,14 @@ pub enum Label {
     Port(u16, WorkspaceId),
 }
 
+/// An origin that is not the dashboard's: a workspace's, or that of a port in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkspaceOrigin {
+    pub workspace: WorkspaceId,
+    /// `None`: the workspace itself.
+    pub port: Option<u16>,
+}
+
 /// The addresses of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origins {
@@ -99,6 +107,18 @@ impl Origins {
                 format!("{scheme}://{}:{port}/w/{id}/", name_of(known))
             }
         }
+    }
+
+    /// Where a port of a workspace is, as far as the configuration knows; `None` where ports have no origins.
+    pub fn port_url(&self, id: WorkspaceId, port: u16) -> Option<String> {
+        self.port_url_seen_from(id, port, authority(&self.base_url))
+    }
+
+    /// The same for somebody whose request had this `Host`.
+    pub fn port_url_seen_from(&self, id: WorkspaceId, port: u16, host: &str) -> Option<String> {
+        let url = self.are_own().then(|| self.url_seen_from(id, host))?;
+        let (scheme, rest) = url.split_once("://")?;
+        Some(format!("{scheme}://{port}-{rest}"))
     }
 
     /// The dashboard for somebody whose request had this `Host`, wherever of ours it was sent.
@@ -200,6 +220,7 @@ mod tests {
         assert_eq!(localhost.url_seen_from(id(), "localhost:3000"), format!("http://{ID}.localhost:3000/"));
         assert_eq!(localhost.dashboard_seen_from(&format!("{ID}.localhost:3000")), "http://localhost:3000");
         assert_eq!(localhost.base_path(id()), "/");
+        assert_eq!(localhost.port_url(id(), 3000).unwrap(), format!("http://3000-{ID}.localhost:8080/"));
 
         let wide = domain("https://code.example.com:8443", "apps.example");
         assert_eq!(wide.url(id()), format!("https://{ID}.apps.example:8443/"));
@@ -211,6 +232,7 @@ mod tests {
         assert_eq!(port(false).url_seen_from(id(), "[::1]:8080"), format!("http://[::1]:8081/w/{ID}/"));
         assert_eq!(port(false).dashboard_seen_from("box.lan:8081"), "http://box.lan:8080");
         assert_eq!(port(true).base_path(id()), format!("/w/{ID}/"));
+        assert_eq!(port(true).port_url(id(), 3000), None);
 
         let path = Origins::new("http://code.example.com", true, Mode::Path);
         assert_eq!(path.url(id()), format!("http://code.example.com/w/{ID}/"));

@@ -11,7 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codehub_domain::{UserId, WorkspaceId, origins::Origins};
+use codehub_domain::{
+    UserId,
+    origins::{Origins, WorkspaceOrigin},
+    ports::{PortSettings, PortsPolicy, Visibility},
+};
 use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 
@@ -47,6 +51,8 @@ pub struct Callers {
     names: CookieNames,
     /// Workspaces share an origin, so their cookies need names of their own.
     shared: bool,
+    /// Who may open ports, at most.
+    ports: PortsPolicy,
     known: RwLock<HashMap<Key, CachedCaller>>,
     /// Grows whenever something is forgotten: an answer asked for before that is not remembered.
     forgotten: AtomicU64,
@@ -57,15 +63,15 @@ pub struct Callers {
 pub enum Keeper {
     /// The dashboard's.
     Dashboard,
-    /// That of an origin of this workspace.
-    Workspace(WorkspaceId),
+    /// That of this origin.
+    Workspace(WorkspaceOrigin),
 }
 
 impl Keeper {
     fn credential(self, secret: &[u8]) -> Credential<'_> {
         match self {
             Self::Dashboard => Credential::Session(secret),
-            Self::Workspace(id) => Credential::Workspace(id, secret),
+            Self::Workspace(origin) => Credential::Workspace(origin, secret),
         }
     }
 }
@@ -163,10 +169,10 @@ impl Identified {
 
 impl Callers {
     /// Remembers nothing yet; asks `gate`. Cookies have other names by https.
-    pub fn new(gate: Arc<dyn Gate>, origins: &Origins) -> Self {
+    pub fn new(gate: Arc<dyn Gate>, origins: &Origins, ports: PortsPolicy) -> Self {
         let names = CookieNames::of(origins.is_https());
         let shared = origins.are_apart() && !origins.are_own();
-        Self { gate, names, shared, known: RwLock::default(), forgotten: AtomicU64::new(0) }
+        Self { gate, names, shared, ports, known: RwLock::default(), forgotten: AtomicU64::new(0) }
     }
 
     /// The credential that identified this caller, out of the headers it came in.
@@ -179,17 +185,44 @@ impl Callers {
     pub fn cookie(&self, keeper: Keeper) -> Cow<'static, str> {
         match keeper {
             Keeper::Dashboard => self.names.session.into(),
-            Keeper::Workspace(id) => self.of_origin(self.names.workspace, id),
+            Keeper::Workspace(origin) => self.of_origin(self.names.workspace, origin),
         }
     }
 
-    /// What the cookie of a hand-over to this workspace is called.
-    pub fn nonce_cookie(&self, id: WorkspaceId) -> Cow<'static, str> {
-        self.of_origin(self.names.nonce, id)
+    /// What the cookie of a hand-over to this origin is called.
+    pub fn nonce_cookie(&self, origin: WorkspaceOrigin) -> Cow<'static, str> {
+        self.of_origin(self.names.nonce, origin)
     }
 
-    fn of_origin(&self, name: &'static str, id: WorkspaceId) -> Cow<'static, str> {
-        if self.shared { format!("{name}-{id}").into() } else { name.into() }
+    fn of_origin(&self, name: &'static str, origin: WorkspaceOrigin) -> Cow<'static, str> {
+        if self.shared { format!("{name}-{}", origin.workspace).into() } else { name.into() }
+    }
+
+    /// Whether this caller may be here: the owner, or at a port that others may open somebody with a session of theirs.
+    ///
+    /// # Errors
+    /// Somebody else's, or deleted.
+    pub fn admit(&self, view: &WorkspaceView, caller: Caller, port: Option<u16>) -> Result<(), ProxyError> {
+        let shared = || {
+            port.is_some_and(|port| {
+                let wanted = PortSettings::among(&view.ports, port).visibility;
+                self.ports.visible_to(wanted) == Visibility::SignedIn && caller.by_cookie
+            })
+        };
+        if view.owner != caller.user && !shared() {
+            return Err(ProxyError::NotYours);
+        }
+        if view.deleted { Err(ProxyError::NotFound) } else { Ok(()) }
+    }
+
+    /// Whether what let somebody in would still do so, as the workspace is now.
+    pub(crate) fn still_admits(&self, view: &WorkspaceView, pass: &Pass) -> bool {
+        let port = match pass.keeper {
+            Keeper::Dashboard => None,
+            Keeper::Workspace(origin) => origin.port,
+        };
+        let caller = Caller { user: pass.user, by_cookie: pass.by_cookie, until: pass.until };
+        !matches!(self.admit(view, caller, port), Err(ProxyError::NotYours))
     }
 
     /// The session among the cookies of a `Cookie` header.
@@ -303,9 +336,11 @@ fn key(credential: Credential<'_>) -> Key {
     let hash = match credential {
         Credential::Session(secret) => hash.chain_update(b"s").chain_update(secret),
         Credential::Bearer(secret) => hash.chain_update(b"b").chain_update(secret),
-        Credential::Workspace(id, secret) => {
-            hash.chain_update(b"w").chain_update(id.as_uuid().as_bytes()).chain_update(secret)
-        }
+        Credential::Workspace(WorkspaceOrigin { workspace, port }, secret) => hash
+            .chain_update(b"w")
+            .chain_update(workspace.as_uuid().as_bytes())
+            .chain_update(port.unwrap_or(0).to_be_bytes())
+            .chain_update(secret),
     };
     hash.finalize().into()
 }

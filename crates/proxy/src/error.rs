@@ -47,9 +47,28 @@ pub enum ProxyError {
         "this server does not answer under this host name: use its own address (PUBLIC_BASE_URL); its operator can allow more names (HOSTS_ALLOWED), and a proxy in front must pass on Host, or send X-Forwarded-Host and be one of TRUSTED_PROXIES"
     )]
     Misdirected,
-    /// The host names a port in a workspace.
-    #[error("ports of a workspace are not served in the browser")]
+    /// Workspaces have no names of their own, so their ports have none.
+    #[error(
+        "ports are opened in the browser only where every workspace has a name of its own (PROXY_DOMAIN)"
+    )]
     NoPorts,
+    #[error("ports are not opened in the browser on this server (PORTS)")]
+    PortsOff,
+    #[error("port {0} is not opened in the browser on this server (PORTS_DENIED)")]
+    PortDenied(u16),
+    /// Whoever got there would have a shell.
+    #[error("this is the port of the workspace's IDE: open the workspace")]
+    IdePort,
+    #[error("nothing in the workspace listens on port {}", .0.port)]
+    Silent(Box<Silent>),
+    #[error("port {0} has as many connections as it may have; try again in a moment")]
+    PortBusy(u16),
+    /// There is no program of ours in the workspace, for this reason.
+    #[error("ports of this workspace cannot be opened: {0}")]
+    NobodyInside(String),
+    /// Somebody else's, at whose port this is.
+    #[error("the workspace is asleep; its owner can wake it")]
+    OwnerWakes,
     /// A page that nobody has asked for yet would hand somebody over.
     #[error("this cannot be loaded before somebody opens it")]
     Prefetch,
@@ -71,6 +90,14 @@ pub enum ProxyError {
     Died(std::io::Error),
     #[error("the workspace answered something that is not HTTP: {0}")]
     BadResponse(String),
+}
+
+/// A port that nothing listens on, and those that something does.
+#[derive(Debug)]
+pub struct Silent {
+    pub port: u16,
+    /// Their addresses, and what the programs call themselves.
+    pub others: Vec<(u16, String, String)>,
 }
 
 impl From<Malformed> for ProxyError {
@@ -104,6 +131,13 @@ impl ProxyError {
             | Self::Embedded
             | Self::Misdirected
             | Self::NoPorts
+            | Self::PortsOff
+            | Self::PortDenied(_)
+            | Self::IdePort
+            | Self::Silent(_)
+            | Self::PortBusy(_)
+            | Self::NobodyInside(_)
+            | Self::OwnerWakes
             | Self::Prefetch
             | Self::TooSlow
             | Self::Busy
@@ -128,12 +162,17 @@ impl ProxyError {
             Self::BadRequest(_) | Self::RequestBrokeOff => StatusCode::BAD_REQUEST,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::SignIn | Self::TwoSessions => StatusCode::UNAUTHORIZED,
-            Self::NotYours | Self::ForeignOrigin | Self::Embedded => StatusCode::FORBIDDEN,
+            Self::NotYours | Self::ForeignOrigin | Self::Embedded | Self::PortDenied(_) | Self::IdePort => {
+                StatusCode::FORBIDDEN
+            }
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::NotFound | Self::NoPorts => StatusCode::NOT_FOUND,
-            Self::Prefetch | Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
+            Self::NotFound | Self::NoPorts | Self::PortsOff => StatusCode::NOT_FOUND,
+            Self::NobodyInside(_) => StatusCode::CONFLICT,
+            Self::Prefetch | Self::Busy | Self::PortBusy(_) | Self::OwnerWakes | Self::Store(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Silent(_) | Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
                 StatusCode::BAD_GATEWAY
             }
         }
@@ -145,14 +184,22 @@ impl ProxyError {
             Self::BadRequest(_) | Self::RequestBrokeOff | Self::Method(_) => "INVALID_REQUEST",
             Self::SignIn => "UNAUTHORIZED",
             Self::TwoSessions => "SEVERAL_SESSIONS",
-            Self::NotYours | Self::ForeignOrigin | Self::Embedded => "FORBIDDEN",
+            Self::NotYours | Self::ForeignOrigin | Self::Embedded | Self::PortDenied(_) | Self::IdePort => {
+                "FORBIDDEN"
+            }
             Self::Misdirected => "MISDIRECTED",
             Self::TooSlow => "REQUEST_TIMEOUT",
             Self::Busy | Self::Prefetch => "BUSY",
-            Self::NotFound | Self::NoPorts => "NOT_FOUND",
-            Self::Store(_) | Self::NoUpstream | Self::Connect(_) | Self::Died(_) | Self::BadResponse(_) => {
-                "UPSTREAM_UNAVAILABLE"
-            }
+            Self::PortBusy(_) => "LIMIT_EXCEEDED",
+            Self::NobodyInside(_) => "INVALID_STATE",
+            Self::OwnerWakes => "WORKSPACE_STANDBY",
+            Self::NotFound | Self::NoPorts | Self::PortsOff => "NOT_FOUND",
+            Self::Silent(_)
+            | Self::Store(_)
+            | Self::NoUpstream
+            | Self::Connect(_)
+            | Self::Died(_)
+            | Self::BadResponse(_) => "UPSTREAM_UNAVAILABLE",
         }
     }
 

@@ -100,9 +100,12 @@ pub(super) async fn exchange(
     outgoing: &Outgoing<'_>,
     body: ToWorkspace,
 ) -> Result<Answer, ProxyError> {
+    // What the owner's own programs do is nothing that the controller could look after.
+    let inside = upstream.address.is_inside();
     let result = attempt(proxy, entry, upstream, outgoing, body).await;
     if let Err(error) = &result
         && error.side() == Side::Upstream
+        && !inside
     {
         failed(proxy, entry, error).await;
     }
@@ -148,7 +151,7 @@ async fn attempt(
 /// Connects; when the address turns out to be wrong, asks once more where the workspace is.
 async fn connect(proxy: &Proxy, entry: &Entry, hint: Upstream) -> Result<(Upstream, Lease), ProxyError> {
     match proxy.pool.connect(&hint).await {
-        Err(error) if error.retry() == Retry::Unsent => {
+        Err(error) if error.retry() == Retry::Unsent && !hint.address.is_inside() => {
             entry.forget_upstream();
             let upstream = proxy.routes.upstream(entry).await?;
             if upstream.secret != hint.secret {

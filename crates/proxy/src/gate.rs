@@ -7,7 +7,11 @@ use std::time::Instant;
 use async_trait::async_trait;
 use codehub_domain::{
     ArchiveKey, Desired, Failure, Operation, Phase, Progress, Timestamp, UserId, Workspace, WorkspaceId,
-    activity::ActivityMode, change::Change, limits::LimitHit,
+    activity::ActivityMode,
+    change::Change,
+    limits::LimitHit,
+    origins::WorkspaceOrigin,
+    ports::{PortSettings, Visibility},
 };
 use codehub_upstream::Upstream;
 use tokio::sync::broadcast;
@@ -19,8 +23,8 @@ use crate::appearance::{Lang, Theme};
 pub enum Credential<'a> {
     /// The value of the session cookie.
     Session(&'a [u8]),
-    /// The value of the cookie of this workspace's own origin.
-    Workspace(WorkspaceId, &'a [u8]),
+    /// The value of the cookie of this origin, a workspace's or one of its ports'.
+    Workspace(WorkspaceOrigin, &'a [u8]),
     /// What follows `Bearer `.
     Bearer(&'a [u8]),
 }
@@ -62,6 +66,16 @@ pub struct WorkspaceView {
     /// What moves the moment it sleeps, besides activity: whoever waits for that hears of a change.
     pub standby_ttl_seconds: Option<u32>,
     pub held_until: Option<Timestamp>,
+    /// What its owner said about its ports.
+    pub ports: Vec<PortSettings>,
+}
+
+/// A port that something in a workspace listens on, as the workspace says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listening {
+    pub port: u16,
+    /// What the program calls itself; may be empty.
+    pub process: String,
 }
 
 impl WorkspaceView {
@@ -83,7 +97,13 @@ impl WorkspaceView {
             activity_mode: workspace.activity_mode,
             standby_ttl_seconds: workspace.standby_ttl_seconds,
             held_until: workspace.held_until,
+            ports: Vec::new(),
         }
+    }
+
+    /// Others than its owner may have connections to it.
+    pub fn is_shared(&self) -> bool {
+        self.ports.iter().any(|port| port.visibility != Visibility::Owner)
     }
 
     /// Nothing can be reached in it any more, or is about to be unreachable.
@@ -153,29 +173,35 @@ pub trait Gate: Send + Sync + 'static {
     /// `None`: never existed.
     async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError>;
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
+    /// What listens on this port in the workspace, if anything does: connecting tells.
+    fn port(&self, id: WorkspaceId, port: u16) -> Upstream;
+    /// What else listens there, without the IDE. Never worth failing a page for.
+    async fn listening(&self, id: WorkspaceId) -> Vec<Listening>;
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
     /// `None`: there is no such workspace.
     async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError>;
     /// Keeps it awake for a while whatever happens in it. `Err` in the inner result says why not.
     async fn keep_awake(&self, id: WorkspaceId, by: UserId) -> Result<Result<(), String>, GateError>;
-    /// A code by which whoever has this session gets to the workspace's own origin, in the browser with this state.
+    /// A code by which whoever has this session gets to this origin, in the browser with this state.
     /// `None`: the session has ended.
     async fn hand_over(
         &self,
         session: Credential<'_>,
-        to: WorkspaceId,
+        to: WorkspaceOrigin,
         state: &HandoverState,
         target: &str,
     ) -> Result<Option<String>, GateError>;
-    /// Exchanges such a code at the workspace's origin, in a browser that has these states.
+    /// Exchanges such a code at its origin, in a browser that has these states.
     async fn enter(
         &self,
-        at: WorkspaceId,
+        at: WorkspaceOrigin,
         code: &str,
         states: &[HandoverState],
     ) -> Result<Entered, GateError>;
     /// The language and theme of this person's account, as far as they were chosen.
     async fn appearance(&self, user: UserId) -> Result<(Option<Lang>, Option<Theme>), GateError>;
+    /// What tells this deployment from every other; nobody outside knows it.
+    async fn deployment(&self) -> Result<String, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
     /// Somebody who may has opened the workspace, with this credential and these headers, from this address. Returns at

@@ -49,11 +49,18 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
     Some(percent_decode_str(value).decode_utf8().ok()?.into_owned())
 }
 
+/// The port that `/open/{id}` is to lead to. `Err`: it says one, and that is none.
+pub(crate) fn port_of(uri: &Uri) -> Result<Option<u16>, ProxyError> {
+    let Some(said) = parameter(uri, "port") else { return Ok(None) };
+    let port = said.parse::<u16>().ok().filter(|port| *port != 0 && said.bytes().all(|b| b.is_ascii_digit()));
+    port.map(Some).ok_or(ProxyError::BadRequest("this is no port"))
+}
+
 fn has_flag(uri: &Uri, name: &str) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == name))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -98,7 +105,8 @@ pub(crate) fn to_dashboard(
     uri: &Uri,
 ) -> Response<ProxyBody> {
     let here = route::upstream_target(uri, context.prefix, true).unwrap_or("/");
-    let name = proxy.callers.nonce_cookie(context.id);
+    let name = proxy.callers.nonce_cookie(context.origin());
+    let port = context.port.map(|port| format!("port={port}&")).unwrap_or_default();
     // One that is there is kept, and two that were given at once have different names: tabs do not undo each other.
     let is_nonce = |nonce: &&[u8]| nonce.len() == 64 && nonce.iter().all(u8::is_ascii_hexdigit);
     let given =
@@ -106,7 +114,7 @@ pub(crate) fn to_dashboard(
     let nonce = given.map_or_else(|| hex(&rand::random::<[u8; 32]>()), str::to_owned);
     let state = hex(&state_of(nonce.as_bytes()));
     let mut response = see_other(&format!(
-        "{}{}{}?to={}&state={state}",
+        "{}{}{}?{port}to={}&state={state}",
         context.links.dashboard,
         route::OPEN,
         context.id,
@@ -132,7 +140,13 @@ pub(crate) async fn opened(
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let wanted = parameter(uri, "to").unwrap_or_default();
     let target = target(&wanted);
-    let origin = proxy.settings.hosts.origins().url_seen_from(context.id, &context.asked);
+    let origins = proxy.settings.hosts.origins();
+    let origin = match context.port {
+        None => origins.url_seen_from(context.id, &context.asked),
+        Some(port) => {
+            origins.port_url_seen_from(context.id, port, &context.asked).ok_or(ProxyError::NoPorts)?
+        }
+    };
     let below = |path: &str| format!("{origin}{}", path.trim_start_matches('/'));
     let Some(state) = parameter(uri, "state").and_then(|state| from_hex(&state)) else {
         return Ok(see_other(&below(target)));
@@ -140,7 +154,7 @@ pub(crate) async fn opened(
     let pass = proxy.callers.pass(headers, Keeper::Dashboard, identified);
     let session = pass.as_ref().map(|pass| pass.credential());
     let Some(session @ Credential::Session(_)) = session else { return Err(ProxyError::SignIn) };
-    let code = proxy.gate.hand_over(session, context.id, &state, target).await;
+    let code = proxy.gate.hand_over(session, context.origin(), &state, target).await;
     let code = code.map_err(|error| ProxyError::Store(error.to_string()))?.ok_or(ProxyError::SignIn)?;
     proxy.metrics.request(Outcome::Redirected);
     Ok(see_other(&below(&format!(".codehub/{ENTER}?code={code}"))))
@@ -168,14 +182,14 @@ pub(crate) async fn enter(
     headers: &HeaderMap,
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let code = parameter(uri, "code").unwrap_or_default();
-    let nonce_name = proxy.callers.nonce_cookie(context.id);
+    let nonce_name = proxy.callers.nonce_cookie(context.origin());
     // A browser without any is another one.
     let mut states: Vec<HandoverState> =
         cookies::starting(headers, &nonce_name).map(state_of).take(MOST_NONCES).collect();
     if states.is_empty() {
         states.push(HandoverState::default());
     }
-    let entered = proxy.gate.enter(context.id, &code, &states).await;
+    let entered = proxy.gate.enter(context.origin(), &code, &states).await;
     let (secret, target) = match entered.map_err(|error| ProxyError::Store(error.to_string()))? {
         Entered::Session { secret, target } => (secret, target),
         refused => {
@@ -185,7 +199,7 @@ pub(crate) async fn enter(
     };
     let base = proxy.settings.hosts.origins().base_path(context.id);
     let mut response = see_other(&format!("{}{target}", base.trim_end_matches('/')));
-    let name = proxy.callers.cookie(Keeper::Workspace(context.id));
+    let name = proxy.callers.cookie(Keeper::Workspace(context.origin()));
     if let Some(cookie) = set_cookie(&name, &secret, COOKIE_SECONDS, proxy.settings.https()) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }

@@ -48,7 +48,7 @@ impl Hosts {
         let name = without_port(host)?;
         match self.origins.label(name) {
             Some(Label::Workspace(id)) => Some(Site::Workspace(id)),
-            Some(Label::Port(..)) => Some(Site::Port),
+            Some(Label::Port(port, id)) => Some(Site::Port(id, port)),
             None => self.is_dashboards(name).then_some(Site::Dashboard),
         }
     }
@@ -76,11 +76,10 @@ impl Hosts {
             return Err(ProxyError::BadRequest("exactly one Host is needed"));
         }
         let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
-        if version == Version::HTTP_2
-            && let (Some(authority), Some(host)) = (authority, host)
+        if let (Some(authority), Some(host)) = (authority, host)
             && !authority.eq_ignore_ascii_case(host.as_bytes())
         {
-            return Err(ProxyError::BadRequest(":authority and Host differ"));
+            return Err(ProxyError::BadRequest("the address that is asked for and Host differ"));
         }
         let asked = self.asked(uri, headers, trusted);
         if asked.is_some_and(|asked| !policy::is_host(asked)) {
@@ -116,7 +115,7 @@ pub enum Site {
     /// The origin that all workspaces share, apart from the dashboard: another port of the same host.
     Workspaces,
     /// A port in a workspace.
-    Port,
+    Port(WorkspaceId, u16),
 }
 
 /// The host in the value of a `Host` header. `None` where what follows it is no port.
@@ -242,7 +241,7 @@ mod tests {
         let site = |host: String| hosts.site(host.as_bytes());
         assert_eq!(site("localhost:8080".into()), Some(Site::Dashboard));
         assert_eq!(site(format!("{ID}.localhost:8080")), Some(Site::Workspace(ID.parse().unwrap())));
-        assert_eq!(site(format!("3000-{ID}.LOCALHOST")), Some(Site::Port));
+        assert_eq!(site(format!("3000-{ID}.LOCALHOST")), Some(Site::Port(ID.parse().unwrap(), 3000)));
         for foreign in ["x.localhost", "localhost.evil.example", "xlocalhost", "a.b.localhost"] {
             assert_eq!(site(foreign.into()), None, "{foreign}");
         }

@@ -13,9 +13,14 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use codehub_domain::WorkspaceId;
+use codehub_domain::{
+    WorkspaceId,
+    origins::WorkspaceOrigin,
+    ports::{PortActivity, PortSettings, PortsPolicy},
+};
 use codehub_upstream::{Secret, Upstream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use sha2::{Digest as _, Sha256};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -45,9 +50,11 @@ mod patience;
 pub mod planted;
 mod policy;
 pub mod polled_when_woken;
+mod ports;
 pub mod request_id;
 mod route;
 pub mod routes;
+pub mod tls;
 mod wake;
 mod warrant;
 mod websocket;
@@ -68,6 +75,7 @@ use pages::{
     text::Appearance,
 };
 use policy::{Cookies, Forwarded, Named, RequestHead, RequestPolicy, cookies, location::Mount};
+use ports::{Names, Work};
 use routes::{Entry, Routes};
 use wake::{
     NotReady,
@@ -87,6 +95,10 @@ pub struct Settings {
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// What the IDE's tabs do by themselves.
     pub rules: Arc<Rules>,
+    /// Which ports may be opened, and by whom.
+    pub ports: PortsPolicy,
+    /// How long a workspace stays awake without activity, unless it says otherwise; zero is for ever.
+    pub standby_ttl: Duration,
 }
 
 impl Settings {
@@ -113,6 +125,7 @@ pub struct Proxy {
     pool: Arc<http1::pool::Pool>,
     deadlines: websocket::deadlines::Deadlines,
     metrics: Metrics,
+    recent: ports::Recent,
     relays: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -131,6 +144,8 @@ enum Door {
 /// Everything the phases know of one request.
 struct Context {
     id: WorkspaceId,
+    /// The port that is meant; `None`: the workspace itself.
+    port: Option<u16>,
     door: Door,
     /// How much of the path is the workspace's prefix.
     prefix: usize,
@@ -153,8 +168,13 @@ impl Context {
     fn keeper(&self) -> Keeper {
         match self.door {
             Door::Path | Door::Open => Keeper::Dashboard,
-            Door::Apart => Keeper::Workspace(self.id),
+            Door::Apart => Keeper::Workspace(self.origin()),
         }
+    }
+
+    /// The origin that is meant, wherever the request came in.
+    fn origin(&self) -> WorkspaceOrigin {
+        WorkspaceOrigin { workspace: self.id, port: self.port }
     }
 
     /// The path below the workspace's.
@@ -170,6 +190,7 @@ impl Context {
             host,
             strip_prefix: !upstream.keeps_prefix,
             apart: entry.base.apart,
+            port: None,
         }
     }
 
@@ -204,13 +225,14 @@ impl Proxy {
     ) -> Arc<Self> {
         Arc::new(Self {
             routes: Arc::new(Routes::new(gate.clone(), activity.clone(), settings.hosts.origins().clone())),
-            callers: Arc::new(Callers::new(gate.clone(), settings.hosts.origins())),
+            callers: Arc::new(Callers::new(gate.clone(), settings.hosts.origins(), settings.ports.clone())),
             gate,
             settings,
             activity,
             pool: Arc::default(),
             deadlines: websocket::deadlines::Deadlines::default(),
             metrics: Metrics::new(),
+            recent: ports::Recent::default(),
             relays: TaskTracker::new(),
             shutdown,
         })
@@ -223,6 +245,7 @@ impl Proxy {
             loop {
                 every.tick().await;
                 self.pool.sweep();
+                self.recent.sweep();
             }
         };
         let follow = self.routes.clone().follow(self.callers.clone(), self.shutdown.clone());
@@ -246,16 +269,16 @@ impl Proxy {
         peer: Peer,
         site: Site,
     ) -> Response<ProxyBody> {
-        let (id, door) = match self.door(site, &request, peer) {
+        let (id, port, door) = match self.door(site, &request, peer) {
             Ok(door) => door,
             Err(answer) => return *answer,
         };
-        let context = self.context(id, door, &request, peer);
+        let context = self.context(id, port, door, &request, peer);
         let passed = self.pass(&context, &mut request).await;
         self.conclude(context, request.uri(), request.headers(), passed).await
     }
 
-    /// Which workspace is meant, and by which door.
+    /// Which workspace is meant, which port in it, and by which door.
     ///
     /// # Errors
     /// The answer, where that is all there is to say.
@@ -264,7 +287,7 @@ impl Proxy {
         site: Site,
         request: &Request<ProxyBody>,
         peer: Peer,
-    ) -> Result<(WorkspaceId, Door), Box<Response<ProxyBody>>> {
+    ) -> Result<(WorkspaceId, Option<u16>, Door), Box<Response<ProxyBody>>> {
         let (uri, origins) = (request.uri(), self.settings.hosts.origins());
         let refused = |outcome, error: &ProxyError| {
             self.metrics.request(outcome);
@@ -277,10 +300,16 @@ impl Proxy {
             Err(Box::new(redirect(status, to)))
         };
         let target = match site {
-            Site::Workspace(id) => return Ok((id, Door::Apart)),
-            Site::Port => return refused(Outcome::NotFound, &ProxyError::NoPorts),
+            Site::Workspace(id) => return Ok((id, None, Door::Apart)),
+            Site::Port(id, port) => return Ok((id, Some(port), Door::Apart)),
             Site::Dashboard if uri.path().starts_with(route::OPEN) => match route::opened(uri.path()) {
-                Some(id) if origins.are_apart() => return Ok((id, Door::Open)),
+                Some(id) if origins.are_apart() => match handover::port_of(uri) {
+                    Ok(port) => return Ok((id, port, Door::Open)),
+                    Err(error) => return refused(Outcome::Refused, &error),
+                },
+                Some(_) if handover::port_of(uri).is_ok_and(|port| port.is_some()) => {
+                    return refused(Outcome::NotFound, &ProxyError::NoPorts);
+                }
                 Some(id) => {
                     let to = HeaderValue::try_from(route::base_path(id));
                     return moved(StatusCode::SEE_OTHER, to.unwrap_or(HeaderValue::from_static("/")));
@@ -292,8 +321,8 @@ impl Proxy {
         match target {
             route::Target::Nothing => refused(Outcome::NotFound, &ProxyError::NotFound),
             route::Target::Redirect(to) => moved(StatusCode::PERMANENT_REDIRECT, to),
-            route::Target::Workspace(id) if site == Site::Workspaces => Ok((id, Door::Apart)),
-            route::Target::Workspace(id) if !origins.are_apart() => Ok((id, Door::Path)),
+            route::Target::Workspace(id) if site == Site::Workspaces => Ok((id, None, Door::Apart)),
+            route::Target::Workspace(id) if !origins.are_apart() => Ok((id, None, Door::Path)),
             // A link from before workspaces had other origins.
             route::Target::Workspace(id) if request.method().is_safe() => {
                 let rest = route::upstream_target(uri, route::PREFIX_LEN, true).unwrap_or("/");
@@ -317,7 +346,32 @@ impl Proxy {
         let origins = self.settings.hosts.origins();
         let dashboard =
             if site == Site::Dashboard { String::new() } else { origins.dashboard_seen_from(asked) };
-        Links { dashboard, apart: origins.are_apart() }
+        Links { dashboard, apart: origins.are_apart(), port: None }
+    }
+
+    /// Answers which deployment this is, to somebody who knows that already: a digest of its name and of what they sent.
+    async fn ping(&self, method: Method, uri: Uri) -> Response<ProxyBody> {
+        let nonce = uri.query().and_then(|query| query.strip_prefix("nonce="));
+        let nonce = nonce.filter(|nonce| (1..=64).contains(&nonce.len()));
+        let (Some(nonce), Method::GET) = (nonce, method) else {
+            let message = "GET with ?nonce= and up to 64 characters";
+            return json(StatusCode::BAD_REQUEST, "INVALID_REQUEST", message);
+        };
+        self.metrics.request(Outcome::Own);
+        match self.gate.deployment().await {
+            Ok(deployment) => {
+                let mut response =
+                    Response::new(ProxyBody::Full(format!("{}\n", ping_answer(&deployment, nonce)).into()));
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                response
+            }
+            Err(error) => {
+                let error = ProxyError::Store(error.to_string());
+                json(error.status(), error.code(), &error.public_message())
+            }
+        }
     }
 
     /// The answer to a request, whatever became of it on its way.
@@ -337,7 +391,14 @@ impl Proxy {
         response
     }
 
-    fn context(&self, id: WorkspaceId, door: Door, request: &Request<ProxyBody>, peer: Peer) -> Context {
+    fn context(
+        &self,
+        id: WorkspaceId,
+        port: Option<u16>,
+        door: Door,
+        request: &Request<ProxyBody>,
+        peer: Peer,
+    ) -> Context {
         let headers = request.headers();
         // Only what is not simply passed on needs to know.
         let asked = if door == Door::Path { String::new() } else { self.asked(request, peer) };
@@ -350,9 +411,10 @@ impl Proxy {
         let visit = Visit::of(request.method(), headers);
         Context {
             id,
+            port,
             door,
             prefix: route::prefix_len(self.settings.hosts.origins()),
-            links: self.links(site, &asked),
+            links: Links { port, ..self.links(site, &asked) },
             asked,
             visit,
             // Only people get pages.
@@ -379,6 +441,9 @@ impl Proxy {
             return Err(ProxyError::Embedded.into());
         }
 
+        if let Some(port) = context.port {
+            ports::check(self.settings.hosts.origins(), &self.settings.ports, port)?;
+        }
         if context.door != Door::Path && policy::is_prefetch(headers) {
             return Err(ProxyError::Prefetch.into());
         }
@@ -392,7 +457,8 @@ impl Proxy {
             arrival.place.signed_in();
         }
         let (entry, view) = self.routes.find(context.id).await?;
-        authorize::owner_only(&view, identified.caller)?;
+        self.callers.admit(&view, identified.caller, context.port)?;
+        let owns = view.owner == identified.caller.user;
         if context.door == Door::Open {
             if !method.is_safe() {
                 return Err(ProxyError::Method(method.clone()).into());
@@ -412,14 +478,14 @@ impl Proxy {
         }
 
         // What a page of the program loads is no opening of it.
-        if context.visit == Visit::Navigation || upgrade.is_some() {
+        if context.port.is_none() && (context.visit == Visit::Navigation || upgrade.is_some()) {
             let peer = context.peer.addr.ip();
             let address = client::address(peer, request.headers(), &self.settings.trusted_proxies);
             if let Some(pass) = self.callers.pass(request.headers(), context.keeper(), identified) {
                 self.gate.opened(context.id, pass.credential(), request.headers(), address);
             }
         }
-        let view = match resolve::decide(&view, context.visit) {
+        let view = match self.decided(context, &view, owns)? {
             Answer::Forward => view,
             Answer::Wake | Answer::Wait(_) => {
                 Box::pin(wake::hold(self, &entry, identified.caller.user)).await?
@@ -431,6 +497,19 @@ impl Proxy {
         Ok(self.forward(context, &entry, &view, request, identified, upgrade).await?)
     }
 
+    /// What becomes of the request. Only owners wake.
+    ///
+    /// # Errors
+    /// It does not run, and this is somebody else.
+    fn decided(&self, context: &Context, view: &WorkspaceView, owns: bool) -> Result<Answer, ProxyError> {
+        match resolve::decide(view, context.visit) {
+            Answer::Gone => Ok(Answer::Gone),
+            Answer::Forward => Ok(Answer::Forward),
+            _ if !owns => Err(ProxyError::OwnerWakes),
+            answer => Ok(answer),
+        }
+    }
+
     /// # Errors
     /// The page that sent this is not one of ours, and only a cookie spoke for the caller.
     fn same_origin(
@@ -439,12 +518,40 @@ impl Proxy {
         headers: &HeaderMap,
         identified: Identified,
     ) -> Result<(), ProxyError> {
-        let host = context.host.as_ref().and_then(|host| host.to_str().ok());
-        let base_url = self.settings.hosts.origins().base_url();
-        let asked = origin::Asked::of(base_url, headers, host, context.trusted);
+        let (base_url, asked) = (self.settings.hosts.origins().base_url(), self.shown(context, headers));
         // The dashboard's pages are no pages of a workspace that is apart.
         let also = if context.door == Door::Apart { "" } else { base_url };
         authorize::same_origin(headers, identified.caller, also, asked)
+    }
+
+    /// Where the browser sees what it asked for.
+    fn shown<'a>(&'a self, context: &'a Context, headers: &'a HeaderMap) -> origin::Asked<'a> {
+        let host = context.host.as_ref().and_then(|host| host.to_str().ok());
+        origin::Asked::of(self.settings.hosts.origins().base_url(), headers, host, context.trusted)
+    }
+
+    /// What listens on the port that is meant.
+    ///
+    /// # Errors
+    /// It is the IDE's own, or nobody knows which that is.
+    async fn port(&self, context: &Context, entry: &Entry, port: u16) -> Result<Upstream, ProxyError> {
+        let ide = forward::upstream(self, entry).await?;
+        if ide.address.port().is_some_and(|address| address.port() == port) {
+            return Err(ProxyError::IdePort);
+        }
+        Ok(self.gate.port(context.id, port))
+    }
+
+    /// Those ports that could be opened instead, for the owner.
+    async fn others(&self, context: &Context, port: u16) -> Vec<(u16, String, String)> {
+        let origins = self.settings.hosts.origins();
+        let mut found = self.gate.listening(context.id).await;
+        found.retain(|other| other.port != port && self.settings.ports.refuses(other.port).is_none());
+        let addressed = |other: gate::Listening| {
+            let url = origins.port_url_seen_from(context.id, other.port, &context.asked)?;
+            Some((other.port, other.process, url))
+        };
+        found.into_iter().filter_map(addressed).collect()
     }
 
     /// `/open/{id}`: waits for the workspace where it sleeps, and leads on to its origin.
@@ -460,7 +567,7 @@ impl Proxy {
         if let Some(answer) = handover::after_form(context, uri) {
             return Ok(answer);
         }
-        match resolve::decide(view, context.visit) {
+        match self.decided(context, view, view.owner == identified.caller.user)? {
             Answer::Forward => {}
             Answer::Wake | Answer::Wait(_) => {
                 Box::pin(wake::hold(self, entry, identified.caller.user)).await?;
@@ -481,24 +588,39 @@ impl Proxy {
         identified: Identified,
         upgrade: Option<HeaderValue>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
-        let upstream = forward::upstream(self, entry).await.map_err(|error| context.unreachable(error))?;
+        let upstream = match context.port {
+            None => forward::upstream(self, entry).await,
+            Some(port) => self.port(context, entry, port).await,
+        };
+        let upstream = upstream.map_err(|error| context.unreachable(error))?;
         let target = route::upstream_target(request.uri(), context.prefix, !upstream.keeps_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
         let (path, query) = (context.below(request.uri()), request.uri().query());
-        let cell = self.is_work(request.method(), path, query).then(|| entry.cell.clone());
-        if let Some(cell) = cell.as_ref().filter(|_| upgrade.is_none()) {
-            cell.record(ActivityKind::Http);
+        let settings = context.port.map(|port| PortSettings::among(&view.ports, port));
+        let work = match &settings {
+            None if self.is_work(request.method(), path, query) => Work::Lasting,
+            None => Work::No,
+            Some(settings) => self.port_work(context, view, settings, request.method(), path),
+        };
+        if work != Work::No && (upgrade.is_none() || settings.is_some()) {
+            entry.cell.record(ActivityKind::Http);
         }
+        let cell = (work == Work::Lasting).then(|| entry.cell.clone());
         let pass = self.callers.pass(request.headers(), context.keeper(), identified);
-        let (client, warrant) = match (pass, &upgrade) {
-            (Some(pass), Some(_)) => (Some(self.client(path, query, pass)), None),
-            (Some(pass), None) => (None, Some(Warrant::new(self.callers.clone(), entry, pass))),
+        let (client, mut warrant) = match (pass, &upgrade) {
+            (Some(pass), Some(_)) => (Some(self.client(path, query, context.port, pass)), None),
+            (Some(pass), None) => (None, Some(Warrant::new(self.callers.clone(), entry, pass, || false))),
             (None, _) => (None, None),
         };
 
         let headers = request.headers();
         let sent = forward::framing(headers, request.body());
         let expects = forward::expects_go_on(headers, request.body());
+        let names = settings.as_ref().map(|settings| {
+            let shown = self.shown(context, headers).origin();
+            Names::of(self.settings.hosts.origins(), context.id, settings, shown, &context.asked)
+        });
+        let local = names.as_ref().and_then(Names::local);
         let head = {
             let claims = context.trusted.then_some(headers);
             let chain = policy::forwarded_chain(claims, context.peer.addr.ip());
@@ -510,15 +632,18 @@ impl Proxy {
             let head = RequestHead {
                 method: request.method().as_str(),
                 target: target.as_bytes(),
-                host,
+                host: names.as_ref().and_then(Names::host).or(host),
                 policy: RequestPolicy {
                     named: &named,
                     our_authorization: identified.our_authorization
                         || secret.is_some_and(Secret::is_authorization),
                     cookies: joined.as_deref().map_or(Cookies::Searched, Cookies::Replaced),
-                    plain_websockets: upgrade.is_some() && view.ide.plain_websockets,
+                    plain_websockets: upgrade.is_some() && view.ide.plain_websockets && names.is_none(),
+                    local,
                 },
-                forwarded: Forwarded::new(claims, &chain, context.peer.tls, host, prefix),
+                forwarded: local
+                    .is_none()
+                    .then(|| Forwarded::new(claims, &chain, context.peer.tls, host, prefix)),
                 request_id: context.request_id.as_bytes(),
                 secret: secret.map(Secret::line),
                 upgrade: upgrade.as_ref().map(HeaderValue::as_bytes),
@@ -535,9 +660,31 @@ impl Proxy {
         let outgoing = forward::Outgoing { method: &method, head: &head, sent, trailers };
         let body = std::mem::replace(request.body_mut(), ProxyBody::Empty);
         let body = forward::body(body, expects, cell.clone());
-        let answer = forward::exchange(self, entry, upstream, &outgoing, body).await;
-        let answer = answer.map_err(|error| context.unreachable(error))?;
-        let place = context.place(entry, &answer.upstream);
+        let exchange = forward::exchange(self, entry, upstream, &outgoing, body);
+        let answer = match &mut warrant {
+            // What a workspace was told so far it knows; nothing more of it arrives.
+            Some(warrant) => warrant.during(exchange).await.ok_or(ProxyError::SignIn)?,
+            None => exchange.await,
+        };
+        let answer = match (answer, context.port) {
+            (Ok(answer), _) => answer,
+            (Err(error), None) => return Err(context.unreachable(error)),
+            (Err(error), Some(port)) => {
+                let mut error = ports::explained(error, port);
+                if let ProxyError::Silent(silent) = &mut error
+                    && context.visit == Visit::Navigation
+                    && view.owner == identified.caller.user
+                {
+                    silent.others = self.others(context, port).await;
+                }
+                return Err(context.unreachable(error));
+            }
+        };
+        let below = names.as_ref().map(Names::below).unwrap_or_default();
+        let place = Mount {
+            port: names.as_ref().map(|names| names.place(&below)),
+            ..context.place(entry, &answer.upstream)
+        };
         self.finish(entry, cell, answer, client, warrant, &place)
     }
 
@@ -546,10 +693,35 @@ impl Proxy {
         !self.settings.rules.is_poll(method, path, query)
     }
 
-    fn client(&self, path: &str, query: Option<&str>, pass: authorize::Pass) -> websocket::Client {
-        let watch = Watch::new(&self.settings.rules, path).map(Box::new);
+    /// How far somebody is behind a request to a port.
+    fn port_work(
+        &self,
+        context: &Context,
+        view: &WorkspaceView,
+        settings: &PortSettings,
+        method: &Method,
+        path: &str,
+    ) -> Work {
+        if settings.activity == PortActivity::Never {
+            return Work::No;
+        }
+        let ttl = view
+            .standby_ttl_seconds
+            .map_or(self.settings.standby_ttl, |seconds| Duration::from_secs(seconds.into()));
+        let navigation = context.visit == Visit::Navigation;
+        self.recent.judge((context.id, settings.port), navigation, method, path, ttl)
+    }
+
+    fn client(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        port: Option<u16>,
+        pass: authorize::Pass,
+    ) -> websocket::Client {
+        let watch = Watch::new(&self.settings.rules, path).filter(|_| port.is_none()).map(Box::new);
         let reconnection = watch.as_ref().is_some_and(|watch| watch.is_reconnection(query));
-        websocket::Client { reconnection, watch, pass }
+        websocket::Client { reconnection, watch, counts: port.is_none(), pass }
     }
 
     fn finish(
@@ -597,6 +769,11 @@ impl Proxy {
             }
             NotReady::Error(ProxyError::SignIn) if navigation => {
                 (Outcome::Redirected, redirect(StatusCode::SEE_OTHER, sign_in_address(uri)))
+            }
+            NotReady::Error(ProxyError::IdePort) if navigation => {
+                let to = self.settings.hosts.origins().url_seen_from(context.id, &context.asked);
+                let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
+                (Outcome::Redirected, redirect(StatusCode::TEMPORARY_REDIRECT, to))
             }
             NotReady::Error(ProxyError::TwoSessions)
                 if navigation && (context.heals || context.door != Door::Apart) =>
@@ -667,6 +844,12 @@ impl Proxy {
 /// Whether a path of the dashboard's origin is the proxy's.
 pub fn is_ours(uri: &Uri) -> bool {
     uri.path().starts_with("/w/") || uri.path().starts_with(route::OPEN)
+}
+
+/// What this deployment answers at `/.codehub/ping?nonce=`. Says nothing to whoever does not know its name.
+pub fn ping_answer(deployment: &str, nonce: &str) -> String {
+    let digest = Sha256::new_with_prefix(b"codehub ping\0").chain_update(deployment).chain_update(b"\0");
+    handover::hex(&digest.chain_update(nonce).finalize())
 }
 
 /// Where somebody who sent a form of the dashboard is led: as `path`, which may be `/open/{id}` on the way to another

@@ -24,6 +24,12 @@ impl<'a> Asked<'a> {
         let scheme = claim(FORWARDED_PROTO).filter(|scheme| matches!(*scheme, "https" | "http"));
         Self { scheme: scheme.unwrap_or(base), authority: claim(FORWARDED_HOST).or(host) }
     }
+
+    /// The origin, as a browser would say it.
+    pub fn origin(&self) -> String {
+        let authority = self.authority.unwrap_or_default();
+        format!("{}://{}", self.scheme, plain(self.scheme, authority).to_ascii_lowercase())
+    }
 }
 
 /// Whether this `Origin` is the public base, or the very scheme, host and port that the request was sent to.

@@ -272,7 +272,7 @@ impl Routes {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Only owners have open connections, so theirs are the entries to tell.
+    /// Owners have open connections, and others where ports are shared: those are the entries to tell.
     fn access_changed(&self, concerns: impl Fn(&WorkspaceView) -> bool) {
         for entry in self.all() {
             entry.latest.send_if_modified(|latest| {
@@ -334,7 +334,7 @@ impl Routes {
                 }
                 Ok(Change::Access { user }) => {
                     callers.forget(user);
-                    self.access_changed(|view| view.owner == user);
+                    self.access_changed(|view| view.owner == user || view.is_shared());
                 }
                 Ok(Change::Wake) => {}
                 Ok(Change::Resync) | Err(RecvError::Lagged(_)) => {

@@ -40,7 +40,9 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-pub use codehub_upstream::{Address, Connection, InstanceTag, Secret, Upstream};
+pub use codehub_upstream::{
+    Address, Carried, Connection, Dial, Dialling, Inside, InstanceTag, NotDialled, Secret, Upstream,
+};
 pub use fence::{Fence, Fenced};
 
 use codehub_archive::Progress;

@@ -11,6 +11,7 @@ mod archived_http;
 pub mod auth;
 pub mod backends;
 mod bodies;
+pub mod certificate;
 pub mod cli;
 pub mod config;
 pub mod lines;

@@ -4,6 +4,7 @@
 
 pub mod archives;
 mod home;
+pub mod ports;
 
 use codehub_domain::{
     Desired, HoldId, Operation, Phase, Workspace, WorkspaceId,

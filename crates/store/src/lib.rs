@@ -29,7 +29,8 @@ mod trail;
 pub mod prelude {
     pub use crate::{
         ArchiveRecords as _, Audit as _, Clock as _, Credentials as _, Garbage as _, Holds as _,
-        Leadership as _, People as _, Reconciling as _, Settings as _, Store as _, Workspaces as _,
+        Leadership as _, People as _, Ports as _, Reconciling as _, Settings as _, Store as _,
+        Workspaces as _,
     };
 }
 
@@ -86,6 +87,7 @@ pub trait Store:
     + Leadership
     + Workspaces
     + Holds
+    + Ports
     + Reconciling
     + Garbage
     + People

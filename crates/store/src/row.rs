@@ -12,6 +12,7 @@ use codehub_domain::{
     event::{HistoryEntry, Reason},
     gc::GcRow,
     limits::RunningWorkspace,
+    ports::PortSettings,
     retry::saturating_add,
     user::{ApiToken, Session, User},
 };
@@ -205,6 +206,16 @@ pub(super) fn hold(row: &impl SqlRow) -> Result<Hold> {
         reason: text(row, "reason")?,
         created_at: at(row, "created_at")?,
         until: at(row, "until")?,
+    })
+}
+
+pub(super) fn port(row: &impl SqlRow) -> Result<PortSettings> {
+    Ok(PortSettings {
+        port: u16::try_from(row.int("port")?).map_err(|error| unreadable("port", error))?,
+        label: text(row, "label")?,
+        host: parsed(row, "host")?,
+        visibility: parsed(row, "visibility")?,
+        activity: parsed(row, "activity")?,
     })
 }
 

@@ -4,11 +4,28 @@ use codehub_domain::{
     ArchiveKey, Desired, SessionId, Timestamp, TokenId, UserId, Workspace,
     audit::{Act, AuditAction, AuditActor, AuditEntry, AuditObject},
     event::Reason,
+    ports::PortSettings,
     recovery::Recovery,
     user::{User, UserEdit},
 };
 
 use crate::SessionEnd;
+
+/// What its owner says about a port of a workspace from now on.
+pub(crate) fn port_edited(workspace: &Workspace, before: &PortSettings, after: &PortSettings) -> AuditEntry {
+    let fields = |port: &PortSettings| {
+        [
+            ("label", port.label.clone()),
+            ("host", port.host.to_string()),
+            ("visibility", port.visibility.to_string()),
+            ("activity", port.activity.to_string()),
+        ]
+    };
+    let (was, is) = differing(fields(before), fields(after));
+    AuditEntry::ok(AuditAction::PortEdited, AuditObject::workspace(workspace.id, &workspace.name))
+        .with_code(&format!("port {}", after.port))
+        .changing(&was, &is)
+}
 
 pub(crate) fn created(user: &User) -> AuditEntry {
     AuditEntry::ok(AuditAction::UserCreated, AuditObject::user(user))

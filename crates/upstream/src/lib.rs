@@ -2,21 +2,109 @@
 //! proxy.
 
 use std::{
+    error::Error,
     fmt,
+    future::Future,
     hash::{DefaultHasher, Hash, Hasher},
     io,
     net::SocketAddr,
     os::fd::{AsRawFd as _, OwnedFd},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
 use tokio_util::either::Either;
 
 /// A connection to a workspace's program.
-pub type Connection = Either<TcpStream, UnixStream>;
+pub type Connection = Either<Either<TcpStream, UnixStream>, Carried>;
+
+/// Bytes both ways that something else than a socket of ours carries.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl fmt::Debug for dyn Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stream")
+    }
+}
+
+/// A connection that is carried to the program by whoever is inside the workspace.
+pub type Carried = Box<dyn Stream>;
+
+/// A connection that is being made.
+pub type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Carried, NotDialled>> + Send + 'a>>;
+
+/// Connects to a program that no address of ours leads to.
+pub trait Dial: Send + Sync {
+    /// Makes a new connection.
+    fn dial(&self) -> Dialling<'_>;
+}
+
+/// Why there is no connection to a program inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotDialled {
+    /// Nothing listens there.
+    NothingListens,
+    /// Too many are open.
+    TooMany,
+    /// There is nobody inside who could carry it, for this reason.
+    Nobody(String),
+    /// Whoever could does not answer.
+    Unreachable(String),
+}
+
+impl fmt::Display for NotDialled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingListens => f.write_str("nothing listens there"),
+            Self::TooMany => f.write_str("too many connections are open"),
+            Self::Nobody(why) | Self::Unreachable(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Error for NotDialled {}
+
+/// A program that is reached from inside its workspace. Two of the same name are the same.
+#[derive(Clone)]
+pub struct Inside {
+    name: Arc<str>,
+    dial: Arc<dyn Dial>,
+}
+
+impl Inside {
+    /// By this way, which no other has the name of.
+    pub fn new(name: impl Into<Arc<str>>, dial: Arc<dyn Dial>) -> Self {
+        Self { name: name.into(), dial }
+    }
+}
+
+impl PartialEq for Inside {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Inside {}
+
+impl Hash for Inside {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl fmt::Debug for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Inside").field(&self.name).finish()
+    }
+}
 
 /// Where a program listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,6 +113,8 @@ pub enum Address {
     Port(SocketAddr),
     /// The path of a Unix socket.
     Socket(Arc<str>),
+    /// Somewhere inside the workspace.
+    Inside(Inside),
 }
 
 /// Tells one instance from the next one of the same workspace, which may listen at the same address. Means
@@ -125,23 +215,37 @@ impl Address {
     pub fn port(&self) -> Option<SocketAddr> {
         match self {
             Self::Port(address) => Some(*address),
-            Self::Socket(_) => None,
+            Self::Socket(_) | Self::Inside(_) => None,
         }
+    }
+
+    /// Whether it is reached from inside the workspace.
+    pub fn is_inside(&self) -> bool {
+        matches!(self, Self::Inside(_))
     }
 
     /// Connects. Waits while the program has too many waiting already: whoever is in a hurry sets a limit.
     ///
     /// # Errors
-    /// Nothing listens there.
+    /// Nothing listens there. From inside, there is a [`NotDialled`] within.
     pub async fn connect(&self) -> io::Result<Connection> {
         match self {
             Self::Port(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
-                Ok(Either::Left(stream))
+                Ok(Either::Left(Either::Left(stream)))
             }
-            Self::Socket(path) => connect_to_socket(path).await.map(Either::Right),
+            Self::Socket(path) => {
+                connect_to_socket(path).await.map(|stream| Either::Left(Either::Right(stream)))
+            }
+            Self::Inside(inside) => inside.dial.dial().await.map(Either::Right).map_err(io::Error::other),
         }
+    }
+}
+
+impl From<Inside> for Address {
+    fn from(inside: Inside) -> Self {
+        Self::Inside(inside)
     }
 }
 
@@ -156,6 +260,7 @@ impl fmt::Display for Address {
         match self {
             Self::Port(address) => address.fmt(f),
             Self::Socket(path) => path.fmt(f),
+            Self::Inside(inside) => inside.name.fmt(f),
         }
     }
 }
@@ -218,13 +323,13 @@ mod tests {
         symlink("real", dir.path().join("link")).unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         for name in ["link", "file"] {
-            let error = at(&dir, name).connect().await.unwrap_err();
+            let error = at(&dir, name).connect().await.map(drop).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{name}: {error}");
         }
-        let error = at(&dir, "nothing").connect().await.unwrap_err();
+        let error = at(&dir, "nothing").connect().await.map(drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         drop(listener);
-        let error = at(&dir, "real").connect().await.unwrap_err();
+        let error = at(&dir, "real").connect().await.map(drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 

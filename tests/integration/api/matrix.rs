@@ -59,6 +59,7 @@ POST   /api/v1/workspaces/{id}/keepalive                    -YYFF
 DELETE /api/v1/workspaces/{id}/keepalive/{hold}             -HHFH
 GET    /api/v1/workspaces/{id}/logs                         -YYFY
 GET    /api/v1/workspaces/{id}/ports                        -YYFF
+PUT    /api/v1/workspaces/{id}/ports/{port}                 -YYFF
 POST   /api/v1/workspaces/{id}/recover                      -YYFY
 POST   /api/v1/workspaces/{id}/snooze                       -YYFF
 POST   /api/v1/workspaces/{id}/start                        -YYFF

@@ -4,6 +4,7 @@
 mod agents;
 mod exec;
 mod files;
+mod ports;
 
 use std::fs;
 

@@ -182,7 +182,7 @@ impl Server {
     /// another name, by the address they were told.
     pub fn processes(&self) -> Vec<i32> {
         let home = format!("HOME={}/", self.setup.data_dir().display());
-        let port = format!(":{}/w/", self.setup.port);
+        let port = format!(":{}/", self.setup.port);
         let is_ours = |item: &[u8]| {
             let item = String::from_utf8_lossy(item);
             item.starts_with(&home)

@@ -1,19 +1,24 @@
 //! The end of the line outside: what CodeHub asks with. Everything that comes back was said by a workspace, so it is
 //! bounded in size and time, parsed strictly, and may fail in any way without anything else failing.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::sync::PollSender;
 
 use super::messages::{self, Message, MessageError, Messages, channel};
 use super::protocol::{ExecEnd, ExecStart, Exit, ListeningPort, Problem, Refusal, Usage};
@@ -31,6 +36,8 @@ const LONGEST_NAME: usize = 64;
 const LONGEST_TEXT: usize = 1000;
 /// Messages on their way to the line.
 const WAITING: usize = 4;
+/// What is sent to a port at once.
+const LONGEST_PIECE: usize = 64 * 1024;
 
 /// Why something asked on the line was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -134,7 +141,7 @@ impl Line {
         let (input, mut queue) = mpsc::channel::<Bytes>(WAITING);
         let _ = input.try_send(messages::encode(channel::START, &first));
         let sent = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
-        let body = Body::from_stream(futures::StreamExt::map(sent, Ok::<_, std::io::Error>));
+        let body = Body::from_stream(futures::StreamExt::map(sent, Ok::<_, io::Error>));
         let answer = self.ask(Method::POST, "/exec", body).await?;
         Ok(Exec { input: ExecInput(input), output: ExecOutput(Messages::new(answer.into_body())) })
     }
@@ -145,6 +152,18 @@ impl Line {
     /// Nothing listens there, or the line does not answer.
     pub async fn connect(&self, port: u16, sent: Body) -> Result<Incoming> {
         Ok(self.ask(Method::POST, &format!("/connect/{port}"), sent).await?.into_body())
+    }
+
+    /// The same as a stream of bytes both ways.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn dial(&self, port: u16) -> Result<PortStream> {
+        let (sent, mut queue) = mpsc::channel::<Bytes>(WAITING);
+        let queued = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
+        let body = Body::from_stream(futures::StreamExt::map(queued, Ok::<_, io::Error>));
+        let received = self.connect(port, body).await?;
+        Ok(PortStream { sent: PollSender::new(sent), received, ahead: Bytes::new() })
     }
 
     /// What listens in the workspace, by port.
@@ -195,6 +214,60 @@ impl Line {
             StatusCode::OK => Ok(false),
             _ => Err(refusal(answer).await),
         }
+    }
+}
+
+/// A connection to a port of the workspace. It is closed when this is dropped.
+pub struct PortStream {
+    sent: PollSender<Bytes>,
+    received: Incoming,
+    /// What has come and was not read yet.
+    ahead: Bytes,
+}
+
+impl AsyncRead for PortStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.ahead.is_empty() {
+            match ready!(Pin::new(&mut self.received).poll_frame(cx)) {
+                None => return Poll::Ready(Ok(())),
+                Some(Ok(frame)) => self.ahead = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, error)));
+                }
+            }
+        }
+        let now = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead.split_to(now));
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn not_read<T>(_: T) -> io::Error {
+    io::ErrorKind::BrokenPipe.into()
+}
+
+impl AsyncWrite for PortStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.sent.poll_reserve(cx)).map_err(not_read)?;
+        let now = bytes.len().min(LONGEST_PIECE);
+        self.sent.send_item(Bytes::copy_from_slice(&bytes[..now])).map_err(not_read)?;
+        Poll::Ready(Ok(now))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.sent.close();
+        Poll::Ready(Ok(()))
     }
 }
 

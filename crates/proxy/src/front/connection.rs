@@ -7,7 +7,6 @@
 
 use std::{
     future::poll_fn,
-    net::SocketAddr,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -16,10 +15,7 @@ use std::{
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::{TcpStream, tcp::OwnedWriteHalf},
-};
+use tokio::io::AsyncWriteExt as _;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture, WaitForCancellationFutureOwned};
 
 use super::{
@@ -46,6 +42,7 @@ use crate::{
     patience::Patience,
     policy,
     polled_when_woken::PolledWhenWoken,
+    tls::{self, ClientStream, WriteSide},
     wake::NotReady,
 };
 
@@ -61,21 +58,21 @@ const LINGER_BYTES: usize = 1024 * 1024;
 pub(crate) enum Next {
     Ended,
     /// It speaks HTTP/2: the connection, and what was read of it.
-    Http2(TcpStream, BytesMut),
+    Http2(ClientStream, BytesMut),
 }
 
 /// Serves a connection until it ends, or turns out to be HTTP/2.
 pub(crate) async fn serve(
-    stream: TcpStream,
-    addr: SocketAddr,
+    stream: ClientStream,
+    peer: Peer,
     front: &Front,
     place: &Arc<Place>,
     shutdown: &CancellationToken,
 ) -> Next {
-    let (reading, writer) = stream.into_split();
+    let (reading, writer) = tls::split(stream);
     let mut connection = Connection {
         front,
-        client: Client::new(front, Peer { addr, tls: false }),
+        client: Client::new(front, peer),
         reader: Some(Reader::new(reading, BytesMut::new())),
         writer,
         loan: None,
@@ -130,7 +127,7 @@ struct Connection<'a> {
     client: Client,
     /// `None` while the body of a request has it.
     reader: Option<ClientReader>,
-    writer: OwnedWriteHalf,
+    writer: WriteSide,
     /// From whom the reader comes back.
     loan: Option<Arc<Loan>>,
     /// How much of what was read is the head of the request that is being answered.
@@ -215,7 +212,8 @@ impl Connection<'_> {
         if ahead.starts_with(PREFACE) {
             return Some(Incoming::Http2);
         }
-        let (proxy, client) = (self.front.proxy.as_deref(), &mut self.client);
+        let client = &mut self.client;
+        let proxy = self.front.proxy.as_deref().filter(|_| self.front.serves(client.peer));
         let found = head::request(ahead, |request| {
             let begun = proxy.and_then(|proxy| remembered::begin(proxy, client, request));
             (begun.ok_or((request.body, request.close)), request.lines.raw().len())
@@ -356,7 +354,7 @@ impl Connection<'_> {
         self.request_is_answered();
         let request = request.map(|()| ProxyBody::Empty);
         let door = if memo.fresh.entry.base.apart { Door::Apart } else { Door::Path };
-        let mut context = proxy.context(memo.fresh.entry.id, door, &request, self.client.peer);
+        let mut context = proxy.context(memo.fresh.entry.id, None, door, &request, self.client.peer);
         if let Ok(id) = HeaderValue::from_bytes(&id) {
             context.request_id = id;
         }
@@ -390,7 +388,7 @@ impl Connection<'_> {
         let handle = self.front.is_for_application(&request).then(|| self.handle());
         let request = request.map(|()| body);
         let front = self.front;
-        let mut serving = pin!(front.answer(request, self.client.peer.addr, self.place, handle));
+        let mut serving = pin!(front.answer(request, self.client.peer, self.place, handle));
         let response = poll_fn(|cx| match serving.as_mut().poll(cx) {
             Poll::Ready(response) => Poll::Ready(response.ok()),
             Poll::Pending => {
@@ -466,7 +464,8 @@ impl Connection<'_> {
     /// Ends our side, if this was the last answer. Whether it was.
     async fn end(&mut self, close: bool, still_sending: bool) -> bool {
         if close {
-            let _ = self.writer.shutdown().await;
+            // By TLS this takes a few bytes more, for which there may be no room.
+            let _ = tokio::time::timeout(LINGER, self.writer.shutdown()).await;
             if still_sending {
                 let mut read = 0;
                 let lingering = poll_fn(|cx| self.poll_linger(cx, &mut read));
@@ -491,21 +490,15 @@ impl Connection<'_> {
 
     /// Answers what is no request. What follows it is none either.
     async fn refuse(&mut self, malformed: Malformed) {
-        let status = if malformed.too_large {
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
-        } else {
-            StatusCode::BAD_REQUEST
-        };
         if let Some(proxy) = &self.front.proxy {
             proxy.metrics.request(Outcome::Refused);
         }
         tracing::debug!(peer = %self.client.peer.addr, reason = malformed.reason, "a request was refused");
-        let mut response = answers::json(status, "INVALID_REQUEST", malformed.reason);
-        if malformed.too_large {
-            // Most likely cookies, of which anybody at a neighbouring name can set too many: better to sign in again than to
-            // be shut out.
-            response.headers_mut().insert("clear-site-data", HeaderValue::from_static("\"cookies\""));
-        }
+        let response = if malformed.too_large {
+            super::head_too_large(malformed.reason)
+        } else {
+            answers::json(StatusCode::BAD_REQUEST, "INVALID_REQUEST", malformed.reason)
+        };
         let asked = Asked { method: Method::GET, version: Version::HTTP_11, trailers: false, close: true };
         answer::write(&mut self.answer, response, &asked, true);
         // The client is not asked whether it is gone: what it sends meanwhile is not read as requests.
@@ -515,8 +508,8 @@ impl Connection<'_> {
         }
     }
 
-    fn into_stream(mut self) -> Option<(TcpStream, BytesMut)> {
+    fn into_stream(mut self) -> Option<(ClientStream, BytesMut)> {
         let Reader { stream, ahead } = self.reader.take()?;
-        stream.reunite(self.writer).ok().map(|stream| (stream, ahead))
+        tls::unsplit(stream, self.writer).map(|stream| (stream, ahead))
     }
 }

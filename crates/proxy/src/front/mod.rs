@@ -22,9 +22,10 @@ use axum::{Router, extract::ConnectInfo};
 use bytes::{Bytes, BytesMut};
 use codehub_domain::origins::LOCALHOST;
 use futures::future::{Either, ready};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use metrics::counter;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -33,6 +34,7 @@ use tokio::{
     task::JoinError,
 };
 use tokio_util::{
+    either::Either as Stream,
     sync::{CancellationToken, WaitForCancellationFutureOwned},
     task::AbortOnDropHandle,
 };
@@ -46,6 +48,7 @@ use crate::{
     is_ours,
     pages::{Links, answers, text::Appearance},
     policy,
+    tls::{ClientStream, Tls},
     wake::resolve::Visit,
 };
 
@@ -54,6 +57,13 @@ pub use places::{NoPlace, Place, PlaceLimits, Places};
 /// HTTP/2 clients are asked this often whether they are still there.
 const STILL_THERE: Duration = Duration::from_secs(30);
 const STREAMS_PER_CONNECTION: u32 = 256;
+/// The library refuses larger heads of HTTP/2 by itself, with nothing but a status. Whatever cookies a browser holds is
+/// less, so that whoever was given too many of them is told how to get rid of them.
+const HTTP2_HEAD: u32 = 1024 * 1024;
+/// How long a client may take to begin with TLS.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Where anybody may ask which deployment answers, on every origin.
+const PING: &str = "/.codehub/ping";
 
 /// Everything that is not the proxy's, and the threads it runs on.
 #[derive(Clone)]
@@ -95,15 +105,15 @@ impl ConnectionHandle {
 #[derive(Clone)]
 pub struct Takeover(Arc<Mutex<Option<Begin>>>);
 
-type Begin = Box<dyn FnOnce(TcpStream, Bytes) + Send>;
+type Begin = Box<dyn FnOnce(ClientStream, Bytes) + Send>;
 
 impl Takeover {
     /// `begin` is given the connection, and what the client sent in the same breath as its request.
-    pub fn new(begin: impl FnOnce(TcpStream, Bytes) + Send + 'static) -> Self {
+    pub fn new(begin: impl FnOnce(ClientStream, Bytes) + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(begin)))))
     }
 
-    pub(crate) fn begin(&self, stream: TcpStream, early: Bytes) {
+    pub(crate) fn begin(&self, stream: ClientStream, early: Bytes) {
         let begin = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(begin) = begin {
             begin(stream, early);
@@ -131,6 +141,8 @@ pub struct Front {
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// A client gets this long for the head of its (next) request.
     pub heads_within: Duration,
+    /// TLS ends here.
+    pub tls: Option<Arc<Tls>>,
 }
 
 impl Front {
@@ -155,12 +167,74 @@ impl Front {
         place: &Arc<Place>,
         shutdown: &CancellationToken,
     ) {
-        let next = connection::serve(stream, addr, self, place, shutdown).await;
+        let stream = match &self.tls {
+            None => Stream::Left(stream),
+            Some(tls) => match Box::pin(self.shake_hands(tls, stream, addr, place, shutdown)).await {
+                Some(stream) => stream,
+                None => return,
+            },
+        };
+        let peer = Peer { addr, tls: matches!(stream, Stream::Right(_)) };
+        let next = connection::serve(stream, peer, self, place, shutdown).await;
         if let connection::Next::Http2(stream, read) = next
             && !place.goes_back()
         {
-            Box::pin(self.serve_http2(Rewound { stream, read }, addr, place, shutdown)).await;
+            Box::pin(self.serve_http2(Rewound { stream, read }, peer, place, shutdown)).await;
         }
+    }
+
+    /// `None`: there is nobody to talk to.
+    async fn shake_hands(
+        &self,
+        tls: &Tls,
+        stream: TcpStream,
+        addr: SocketAddr,
+        place: &Place,
+        shutdown: &CancellationToken,
+    ) -> Option<ClientStream> {
+        // It has no head yet, and counts as such.
+        let within = place.patience(self.heads_within).min(HANDSHAKE_WITHIN);
+        let shaken = tokio::select! {
+            shaken = tls.accept(stream, within) => shaken,
+            () = shutdown.cancelled() => return None,
+        };
+        match shaken {
+            Ok(stream) => Some(stream),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::TimedOut {
+                    place.gave_up();
+                }
+                counter!("codehub_tls_handshakes_failed_total").increment(1);
+                tracing::debug!(peer = %addr, %error, "a TLS handshake failed");
+                None
+            }
+        }
+    }
+
+    /// Whether requests of this client are answered, rather than told to come by https.
+    pub(crate) fn serves(&self, peer: Peer) -> bool {
+        peer.tls || self.tls.is_none()
+    }
+
+    /// What somebody is told who came without TLS where there is some. Whether it is up may be asked all the same:
+    /// machines that ask know no names, and no certificates.
+    fn to_https(&self, request: &Request<ProxyBody>, trusted: bool) -> Option<Response<ProxyBody>> {
+        let (uri, headers) = (request.uri(), request.headers());
+        if matches!(uri.path(), "/healthz" | "/readyz") {
+            return None;
+        }
+        let rest = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let asked = self.hosts.asked(uri, headers, trusted).and_then(|asked| std::str::from_utf8(asked).ok());
+        let to = asked.and_then(|asked| HeaderValue::try_from(format!("https://{asked}{rest}")).ok());
+        let mut response = match to.filter(|_| request.method().is_safe()) {
+            Some(to) => answers::redirect(StatusCode::TEMPORARY_REDIRECT, to),
+            None => {
+                let message = "this address speaks https: use https:// instead of http://";
+                answers::json(StatusCode::BAD_REQUEST, "INVALID_REQUEST", message)
+            }
+        };
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        Some(response)
     }
 
     /// What a request is meant for, and whether it is answered at all; before anybody looks at it.
@@ -230,17 +304,26 @@ impl Front {
     pub(crate) fn answer(
         &self,
         mut request: Request<ProxyBody>,
-        addr: SocketAddr,
+        peer: Peer,
         place: &Arc<Place>,
         connection: Option<ConnectionHandle>,
     ) -> impl Future<Output = Result<Response<ProxyBody>, JoinError>> + Send + use<> {
         place.head_came();
-        let trusted = client::is_trusted(addr.ip(), &self.trusted_proxies);
+        let trusted = client::is_trusted(peer.addr.ip(), &self.trusted_proxies);
         let arrival = Arrival { trusted, place: place.clone() };
         let site = match self.screen(&request, &arrival) {
             Ok(site) => site,
             Err(error) => return Either::Right(Either::Left(ready(Ok(refused(&error, &request))))),
         };
+        let moved = if self.serves(peer) { None } else { self.to_https(&request, trusted) };
+        if let Some(moved) = moved {
+            return Either::Right(Either::Left(ready(Ok(moved))));
+        }
+        if let Some(proxy) = self.proxy.clone().filter(|_| request.uri().path() == PING) {
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            let answer = async move { Ok(proxy.ping(method, uri).await) };
+            return Either::Right(Either::Right(Box::pin(answer) as Answering));
+        }
         if let Some(to) = self.by_its_name(&request, site, trusted) {
             let moved = answers::redirect(StatusCode::TEMPORARY_REDIRECT, to);
             return Either::Right(Either::Left(ready(Ok(moved))));
@@ -250,23 +333,23 @@ impl Front {
             if place.is_strangers() {
                 request.extensions_mut().insert(arrival);
             }
-            let (proxy, peer) = (proxy.clone(), Peer { addr, tls: false });
+            let proxy = proxy.clone();
             return Either::Left(async move { Ok(proxy.serve(request, peer, site).await) });
         }
-        request.extensions_mut().insert(ConnectInfo(addr));
+        request.extensions_mut().insert(ConnectInfo(peer.addr));
         request.extensions_mut().insert(arrival);
         if let Some(connection) = connection {
             request.extensions_mut().insert(connection);
         }
         Either::Right(Either::Right(Box::pin(
             self.application.clone().answer(request.map(axum::body::Body::new)),
-        )))
+        ) as Answering))
     }
 
     async fn serve_http2(
         &self,
         stream: Rewound,
-        addr: SocketAddr,
+        peer: Peer,
         place: &Arc<Place>,
         shutdown: &CancellationToken,
     ) {
@@ -274,14 +357,18 @@ impl Front {
         let asked = Notify::new();
         let service = service_fn(|request: Request<Incoming>| {
             asked.notify_one();
-            self.answer(request.map(ProxyBody::from), addr, place, Some(closing.clone()))
+            if head_length(request.uri(), request.headers()) > MAX_HEAD {
+                place.head_came();
+                return Either::Left(ready(Ok(head_too_large("the head is too large"))));
+            }
+            Either::Right(self.answer(request.map(ProxyBody::from), peer, place, Some(closing.clone())))
         });
         let mut server = http2::Builder::new(TokioExecutor::new());
         server
             .timer(TokioTimer::new())
             .keep_alive_interval(STILL_THERE)
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
-            .max_header_list_size(MAX_HEAD as u32);
+            .max_header_list_size(HTTP2_HEAD);
         let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
         let served = tokio::select! {
             served = connection.as_mut() => served,
@@ -297,7 +384,7 @@ impl Front {
             }
         };
         if let Err(error) = served {
-            tracing::debug!(peer = %addr, %error, "a connection ended early");
+            tracing::debug!(peer = %peer.addr, %error, "a connection ended early");
         }
     }
 }
@@ -307,6 +394,23 @@ async fn nobody_asked(asked: &Notify, within: Duration) {
     if tokio::time::timeout(within, asked.notified()).await.is_ok() {
         std::future::pending::<()>().await;
     }
+}
+
+/// What an answer is while somebody else makes it.
+type Answering = Pin<Box<dyn Future<Output = Result<Response<ProxyBody>, JoinError>> + Send>>;
+
+/// About what the head of an HTTP/2 request would be in HTTP/1.
+fn head_length(uri: &Uri, headers: &HeaderMap) -> usize {
+    let lines = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    uri.path_and_query().map_or(0, |target| target.as_str().len()) + lines.sum::<usize>()
+}
+
+/// What is too large is most likely cookies, of which anybody at a neighbouring name can set too many: better to sign in
+/// again than to be shut out.
+fn head_too_large(reason: &str) -> Response<ProxyBody> {
+    let mut response = answers::json(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "INVALID_REQUEST", reason);
+    response.headers_mut().insert("clear-site-data", HeaderValue::from_static("\"cookies\""));
+    response
 }
 
 /// Whether a machine asks how this server is.
@@ -328,7 +432,7 @@ fn refused(error: &ProxyError, request: &Request<ProxyBody>) -> Response<ProxyBo
 
 /// A connection with what was read of it put back.
 struct Rewound {
-    stream: TcpStream,
+    stream: ClientStream,
     read: BytesMut,
 }
 
@@ -372,6 +476,6 @@ impl AsyncWrite for Rewound {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.is_write_vectored()
     }
 }

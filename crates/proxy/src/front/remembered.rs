@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use codehub_domain::{WorkspaceId, origins::WorkspaceOrigin};
 use codehub_upstream::Secret;
 use http::{Method, Version};
 
@@ -86,11 +87,11 @@ impl Memo {
         let id = match proxy.settings.hosts.site(host.as_bytes())? {
             Site::Workspace(id) => id,
             Site::Dashboard if by_path => route::split(target)?.0,
-            Site::Dashboard | Site::Workspaces | Site::Port => return None,
+            Site::Dashboard | Site::Workspaces | Site::Port(..) => return None,
         };
         let host = host.into();
         let apart = proxy.settings.hosts.origins().are_apart();
-        let keeper = if apart { Keeper::Workspace(id) } else { Keeper::Dashboard };
+        let keeper = keeper_of(apart, id);
         let session = proxy.callers.session_in(cookie, keeper);
         let caller = proxy.callers.recognize(authorization.and_then(bearer_in), session, keeper)?;
         let fresh = proxy.routes.fresh(id)?;
@@ -113,11 +114,11 @@ impl Memo {
     /// What an answer that takes its time is let out by.
     pub(super) fn warrant(&self, proxy: &Proxy) -> Option<Warrant> {
         let entry = &self.fresh.entry;
-        let keeper = if entry.base.apart { Keeper::Workspace(entry.id) } else { Keeper::Dashboard };
+        let keeper = keeper_of(entry.base.apart, entry.id);
         let bearer = self.authorization.as_deref().and_then(bearer_in);
         let session = proxy.callers.session_in(self.cookie.as_deref(), keeper);
         let pass = Pass::of(bearer, session, keeper, self.caller.identified)?;
-        Some(Warrant::new(proxy.callers.clone(), entry, pass))
+        Some(Warrant::new(proxy.callers.clone(), entry, pass, || self.holds(proxy)))
     }
 
     fn holds(&self, proxy: &Proxy) -> bool {
@@ -132,8 +133,14 @@ impl Memo {
             host: Some(&self.host),
             strip_prefix: !upstream.keeps_prefix,
             apart: entry.base.apart,
+            port: None,
         }
     }
+}
+
+/// Whose cookie speaks to the workspace itself.
+fn keeper_of(apart: bool, workspace: WorkspaceId) -> Keeper {
+    if apart { Keeper::Workspace(WorkspaceOrigin { workspace, port: None }) } else { Keeper::Dashboard }
 }
 
 /// A request that is on its way.
@@ -259,8 +266,14 @@ fn write(out: &mut BytesMut, request: &head::Request<'_>, client: &Client, memo:
         method: request.method,
         target: &request.target.as_bytes()[gone..],
         host: Some(host),
-        policy: RequestPolicy { named: &named, our_authorization, cookies, plain_websockets: false },
-        forwarded: Forwarded::new(None, &client.chain, client.peer.tls, Some(host), prefix),
+        policy: RequestPolicy {
+            named: &named,
+            our_authorization,
+            cookies,
+            plain_websockets: false,
+            local: None,
+        },
+        forwarded: Some(Forwarded::new(None, &client.chain, client.peer.tls, Some(host), prefix)),
         request_id: id,
         secret: secret.map(Secret::line),
         upgrade: None,

@@ -13,15 +13,15 @@ use std::{
 use bytes::Bytes;
 use futures::task::AtomicWaker;
 use http_body::{Body, Frame, SizeHint};
-use tokio::net::tcp::OwnedReadHalf;
 
 use super::body::BoxError;
 use super::{
     decode::{Decoded, Decoder},
     reader::Reader,
 };
+use crate::tls::ReadSide;
 
-pub(crate) type ClientReader = Reader<OwnedReadHalf>;
+pub(crate) type ClientReader = Reader<ReadSide>;
 
 /// What a connection and the body of its request share.
 #[derive(Default)]

@@ -85,7 +85,7 @@ where
         self.body.is_none() && self.pieces.is_empty() && self.large.is_empty()
     }
 
-    /// Sends what can be sent; ready when that was all.
+    /// Sends what can be sent; ready when that was all, and has left us.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,14 +94,15 @@ where
         loop {
             let more = self.fill(cx).map_err(Stopped::AtSource)?;
             ready!(self.poll_write(cx, stream)).map_err(|_| Stopped::ByReader)?;
-            if self.is_done() {
-                return Poll::Ready(Ok(()));
-            }
-            if !more {
-                if !std::mem::take(&mut self.chunk_open) {
-                    return Poll::Pending;
-                }
+            let waits = !more && !self.is_done();
+            if waits && std::mem::take(&mut self.chunk_open) {
                 self.pieces.put_slice(b"\r\n");
+                continue;
+            }
+            if waits || self.is_done() {
+                // By TLS, what was written may still be with us.
+                ready!(Pin::new(&mut *stream).poll_flush(cx)).map_err(|_| Stopped::ByReader)?;
+                return if waits { Poll::Pending } else { Poll::Ready(Ok(())) };
             }
         }
     }

@@ -23,6 +23,8 @@ use crate::error::ProxyError;
 const IDLE_FOR: Duration = Duration::from_secs(4);
 const IDLE_PER_WORKSPACE: usize = 64;
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// The same for what is reached from inside: the way there may have to be made first.
+const DIAL_WITHIN: Duration = Duration::from_secs(10);
 /// More threads than this share.
 const SHELVES: usize = 16;
 
@@ -107,7 +109,8 @@ impl Pool {
     /// # Errors
     /// Nothing listens there, or not in time.
     pub(crate) async fn connect(&self, upstream: &Upstream) -> Result<Lease, ProxyError> {
-        let wire = tokio::time::timeout(CONNECT_WITHIN, Wire::connect(upstream))
+        let within = if upstream.address.is_inside() { DIAL_WITHIN } else { CONNECT_WITHIN };
+        let wire = tokio::time::timeout(within, Wire::connect(upstream))
             .await
             .unwrap_or_else(|_| Err(ProxyError::Connect(std::io::ErrorKind::TimedOut.into())))?;
         let upstream = upstream.clone();

@@ -65,6 +65,10 @@ impl Call {
         identified: Identified,
     ) -> Result<Option<Self>, ProxyError> {
         let Some(name) = context.below(request.uri()).strip_prefix(PREFIX) else { return Ok(None) };
+        if context.port.is_some() {
+            // What is served at a port may be anybody's to see, and decides nothing about the workspace.
+            return Ok(Some(Self::Nothing));
+        }
         let headers = request.headers();
         let call = match (name, request.method()) {
             // It identified the caller a moment ago.

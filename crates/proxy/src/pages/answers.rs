@@ -19,6 +19,10 @@ pub(crate) fn render(
         Visit::Navigation => pages::failed(look, links, error, id),
         Visit::Other => json(error.status(), error.code(), &error.public_message()),
     };
+    if let ProxyError::Silent(_) = error {
+        // By which the page that waits for it knows this answer from one of a program.
+        response.headers_mut().insert("x-codehub-port", HeaderValue::from_static("silent"));
+    }
     if let ProxyError::Method(_) = error {
         let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         response.headers_mut().insert(header::ALLOW, allowed);

@@ -13,7 +13,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
     appearance::{bytes, logo},
-    error::{ProxyError, Side},
+    error::{ProxyError, Side, Silent},
     gate::{ArchiveFacts, Entered, WorkspaceView},
     http1::body::ProxyBody,
     route::{OPEN, after_form, base_path},
@@ -33,6 +33,7 @@ pub(crate) const RETRY_AFTER_SECONDS: &str = "3";
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+const PORT_SCRIPT: &str = include_str!("port.js");
 
 /// Where pages lead to, from the origin they are on.
 #[derive(Debug, Clone, Default)]
@@ -41,9 +42,17 @@ pub(crate) struct Links {
     pub dashboard: String,
     /// Workspaces are on other origins.
     pub apart: bool,
+    /// The port that somebody wants to get to.
+    pub port: Option<u16>,
 }
 
 impl Links {
+    /// To where somebody wanted to go in this workspace, asleep or not.
+    fn wanted(&self, id: WorkspaceId) -> String {
+        let workspace = self.workspace(id);
+        self.port.map_or(workspace.clone(), |port| format!("{workspace}?port={port}"))
+    }
+
     /// To a workspace, asleep or not.
     fn workspace(&self, id: WorkspaceId) -> String {
         if self.apart { format!("{}{OPEN}{id}", self.dashboard) } else { base_path(id) }
@@ -71,13 +80,16 @@ enum Waits {
     /// It is loaded again after a while, and at once when this workspace's events say so. Not for a workspace that is said to
     /// run but does not answer: the first event would reload the page without end.
     Follows(WorkspaceId),
+    /// It asks again by itself, and is loaded again when there is another answer. Not by being loaded: that would be a
+    /// visit, which wakes what sleeps.
+    Asks,
 }
 
 impl Waits {
     fn follows(self) -> Option<WorkspaceId> {
         match self {
             Self::Follows(id) => Some(id),
-            Self::No | Self::Reloads => None,
+            Self::No | Self::Reloads | Self::Asks => None,
         }
     }
 }
@@ -103,7 +115,7 @@ impl Page<'_> {
         if let Ok(policy) = HeaderValue::try_from(policy) {
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         }
-        if self.waits != Waits::No {
+        if !matches!(self.waits, Waits::No | Waits::Asks) {
             headers.insert(header::REFRESH, HeaderValue::from_static(REFRESH_SECONDS));
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
@@ -134,6 +146,7 @@ impl Page<'_> {
                         nav { a href={ (self.links.dashboard) "/" } { (self.look.lang.dashboard()) } }
                     }
                     @if self.waits.follows().is_some() { script nonce=(nonce) { (PreEscaped(SCRIPT)) } }
+                    @if self.waits == Waits::Asks { script nonce=(nonce) { (PreEscaped(PORT_SCRIPT)) } }
                 }
             }
         }
@@ -209,7 +222,7 @@ pub(crate) fn closed(
         @if needs_choice {
             p { a.button href={ "/workspaces/" (view.id) } { (lang.button(why)) } }
         } @else {
-            (action(view.id, verb, &links.workspace(view.id), lang.button(why), None))
+            (action(view.id, verb, &links.wanted(view.id), lang.button(why), None))
         }
     };
     let (status, name) = (StatusCode::BAD_GATEWAY, Some(view.name.as_str()));
@@ -222,7 +235,7 @@ pub(crate) fn limit(
     hit: &LimitHit,
     view: &WorkspaceView,
 ) -> Response<ProxyBody> {
-    let (lang, here) = (look.lang, links.workspace(view.id));
+    let (lang, here) = (look.lang, links.wanted(view.id));
     let Words { title, text } = lang.limit();
     let content = html! {
         @if hit.running.is_empty() {
@@ -258,7 +271,7 @@ pub(crate) fn not_entered(
     let Words { title, text } = lang.not_entered(why);
     let content = html! {
         p { (text) }
-        p { a.button href=(links.workspace(id)) { (lang.try_again()) } }
+        p { a.button href=(links.wanted(id)) { (lang.try_again()) } }
     };
     let status = StatusCode::BAD_REQUEST;
     Page { look, links, status, title, name: None, content, waits: Waits::No }.respond()
@@ -287,11 +300,19 @@ pub(crate) fn failed(
     id: Option<WorkspaceId>,
 ) -> Response<ProxyBody> {
     let lang = look.lang;
+    if let ProxyError::Silent(silent) = error {
+        return nothing_listens(look, links, silent);
+    }
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),
         ProxyError::NotYours => lang.not_yours(),
         ProxyError::Misdirected => lang.misdirected(),
         ProxyError::NoPorts => lang.no_ports(),
+        ProxyError::PortsOff => lang.ports_off(),
+        ProxyError::PortDenied(_) => lang.port_denied(),
+        ProxyError::PortBusy(_) => lang.port_busy(),
+        ProxyError::NobodyInside(_) => lang.nobody_inside(),
+        ProxyError::OwnerWakes => lang.owner_wakes(),
         ProxyError::TwoSessions => lang.two_sessions(),
         ProxyError::Busy => lang.busy(),
         _ => match error.side() {
@@ -303,11 +324,30 @@ pub(crate) fn failed(
     let content = html! {
         p { (text) }
         @if error.side() != Side::Client && let Some(id) = id {
-            p { a.button href=(links.workspace(id)) { (lang.try_again()) } }
+            p { a.button href=(links.wanted(id)) { (lang.try_again()) } }
         }
     };
     let waits = if error.side() == Side::Client { Waits::No } else { Waits::Reloads };
     Page { look, links, status: error.status(), title, name: None, content, waits }.respond()
+}
+
+/// Nothing listens on a port: those that something listens on, and the page looks again by itself.
+fn nothing_listens(look: Appearance, links: &Links, silent: &Silent) -> Response<ProxyBody> {
+    let lang = look.lang;
+    let title = lang.silent(silent.port);
+    let content = html! {
+        p { (lang.start_it()) }
+        @if !silent.others.is_empty() {
+            p { (lang.other_ports()) }
+            ul.running {
+                @for (port, process, url) in &silent.others {
+                    li { a href=(url) { (port) } @if !process.is_empty() { " " (process) } }
+                }
+            }
+        }
+    };
+    let (status, waits) = (StatusCode::BAD_GATEWAY, Waits::Asks);
+    Page { look, links, status, title: &title, name: None, content, waits }.respond()
 }
 
 fn moment(at: codehub_domain::Timestamp) -> Markup {

@@ -169,10 +169,82 @@ impl Lang {
         Words {
             title: self.pick("Ports are not available here", "여기서는 포트를 열 수 없습니다"),
             text: self.pick(
-                "This address names a port in a workspace. This server does not serve ports in the browser.",
-                "이 주소는 워크스페이스의 포트를 가리킵니다. 이 서버는 브라우저에서 포트를 제공하지 않습니다.",
+                "Ports are opened in the browser only where every workspace has an address of its own. Whoever runs this server can set that up with PROXY_DOMAIN.",
+                "워크스페이스마다 고유한 주소가 있어야 브라우저에서 포트를 열 수 있습니다. 운영자가 PROXY_DOMAIN으로 설정할 수 있습니다.",
             ),
         }
+    }
+
+    pub(crate) const fn ports_off(self) -> Words {
+        Words {
+            title: self.pick("Ports are switched off", "포트 열기가 꺼져 있습니다"),
+            text: self.pick(
+                "Whoever runs this server has switched off opening ports in the browser (PORTS).",
+                "운영자가 브라우저에서 포트를 여는 기능을 껐습니다(PORTS).",
+            ),
+        }
+    }
+
+    pub(crate) const fn port_denied(self) -> Words {
+        Words {
+            title: self.pick("This port is not opened", "열 수 없는 포트입니다"),
+            text: self.pick(
+                "Whoever runs this server does not allow this port in the browser (PORTS_DENIED). Use another port.",
+                "운영자가 이 포트를 브라우저에서 열지 못하도록 했습니다(PORTS_DENIED). 다른 포트를 사용하세요.",
+            ),
+        }
+    }
+
+    pub(crate) const fn port_busy(self) -> Words {
+        Words {
+            title: self.pick("Too many connections", "연결이 너무 많습니다"),
+            text: self.pick(
+                "This port has as many open connections as it may have. Close some, then try again.",
+                "이 포트에 열 수 있는 연결 수를 모두 사용하고 있습니다. 일부를 닫은 뒤 다시 시도하세요.",
+            ),
+        }
+    }
+
+    pub(crate) const fn nobody_inside(self) -> Words {
+        Words {
+            title: self.pick(
+                "Ports of this workspace cannot be opened",
+                "이 워크스페이스의 포트를 열 수 없습니다",
+            ),
+            text: self.pick(
+                "Ports can be opened in workspaces that run as local processes and were started by this version of CodeHub. Restart an older one; workspaces in containers cannot do this yet.",
+                "로컬 프로세스로 실행되고 현재 버전의 CodeHub가 시작한 워크스페이스에서만 포트를 열 수 있습니다. 이전 버전에서 시작했다면 다시 시작하세요. 컨테이너 워크스페이스는 아직 지원하지 않습니다.",
+            ),
+        }
+    }
+
+    pub(crate) const fn owner_wakes(self) -> Words {
+        Words {
+            title: self.pick("The workspace is asleep", "워크스페이스가 대기 상태입니다"),
+            text: self.pick(
+                "Its owner can wake it. Try again after that.",
+                "소유자가 깨울 수 있습니다. 그 후에 다시 시도하세요.",
+            ),
+        }
+    }
+
+    /// Nothing listens on this port.
+    pub(crate) fn silent(self, port: u16) -> String {
+        match self {
+            Self::En => format!("Nothing listens on port {port}"),
+            Self::Ko => format!("포트 {port}에서 실행 중인 프로그램이 없습니다"),
+        }
+    }
+
+    pub(crate) const fn start_it(self) -> &'static str {
+        self.pick(
+            "Start your program in the workspace. This page opens it as soon as it answers.",
+            "워크스페이스에서 프로그램을 시작하세요. 응답하면 이 화면에서 바로 열립니다.",
+        )
+    }
+
+    pub(crate) const fn other_ports(self) -> &'static str {
+        self.pick("Open instead:", "열려 있는 포트:")
     }
 
     pub(crate) const fn two_sessions(self) -> Words {

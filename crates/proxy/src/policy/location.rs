@@ -14,6 +14,18 @@ pub(crate) struct Mount<'a> {
     pub strip_prefix: bool,
     /// Its origin is not the dashboard's.
     pub apart: bool,
+    /// It is a port of a workspace.
+    pub port: Option<PortPlace<'a>>,
+}
+
+/// Where the ports of a workspace are, seen from a browser.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortPlace<'a> {
+    pub scheme: &'a str,
+    /// What follows the number of a port in a host: `-{id}.{domain}:8080`.
+    pub below: &'a str,
+    /// The workspace's own origin, which may frame them.
+    pub workspace: &'a str,
 }
 
 impl Mount<'_> {
@@ -25,6 +37,12 @@ impl Mount<'_> {
 
 /// The rewritten location, or `None` where it is right as it is.
 pub(crate) fn rewrite(location: &[u8], place: &Mount<'_>) -> Option<Vec<u8>> {
+    if let Some(PortPlace { scheme, below, .. }) = place.port {
+        // To another program of the same workspace, or to itself by the name it has inside.
+        let (authority, rest) = authority(location)?;
+        let port = local_port(authority)?;
+        return Some([format!("{scheme}://{port}{below}").as_bytes(), rest].concat());
+    }
     let (rest, named_upstream) = match authority(location) {
         Some((authority, rest)) if is_upstream(authority, place) => (rest, true),
         Some((authority, rest)) if is_us(authority, place) => (rest, false),
@@ -73,11 +91,16 @@ fn is_upstream(authority: &str, place: &Mount<'_>) -> bool {
     if authority.parse() == Ok(upstream) {
         return true;
     }
-    let Some((host, port)) = authority.rsplit_once(':') else { return false };
+    local_port(authority) == Some(upstream.port())
+}
+
+/// The port, where the host is the machine itself.
+fn local_port(authority: &str) -> Option<u16> {
+    let (host, port) = authority.rsplit_once(':')?;
     let local = ["localhost", "0.0.0.0", "127.0.0.1", "[::1]", "[::]"]
         .iter()
         .any(|name| host.eq_ignore_ascii_case(name));
-    local && port.parse() == Ok(upstream.port())
+    port.parse().ok().filter(|port| local && *port != 0)
 }
 
 fn is_us(authority: &str, place: &Mount<'_>) -> bool {

@@ -115,6 +115,27 @@ pub(crate) struct RequestPolicy<'a> {
     pub cookies: Cookies<'a>,
     /// WebSocket compression is withheld.
     pub plain_websockets: bool,
+    /// The program is told that its browser is on the same machine.
+    pub local: Option<Local<'a>>,
+}
+
+/// How pages are called here, and how a program inside would call them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Local<'a> {
+    /// The origin that the browser shows.
+    pub shown: &'a str,
+    /// The same as seen from inside.
+    pub inside: &'a str,
+}
+
+impl Local<'_> {
+    /// An address on this origin, as seen from inside. `None` where it is another's.
+    fn seen_inside(&self, address: &[u8]) -> Option<Vec<u8>> {
+        let (origin, rest) = address.split_at_checked(self.shown.len())?;
+        let whole = rest.is_empty() || rest[0] == b'/';
+        (whole && origin.eq_ignore_ascii_case(self.shown.as_bytes()))
+            .then(|| [self.inside.as_bytes(), rest].concat())
+    }
 }
 
 impl RequestPolicy<'_> {
@@ -142,6 +163,13 @@ impl RequestPolicy<'_> {
                 Cookies::Searched => cookies::without_ours_if_there(line.value),
             },
             HeaderKind::WebSocketExtensions => drop_if(self.plain_websockets),
+            HeaderKind::Origin | HeaderKind::Referer => {
+                let seen = self.local.and_then(|local| local.seen_inside(line.value));
+                match seen {
+                    Some(seen) if !self.named.claims(line) => Verdict::Replace(seen.into()),
+                    _ => drop_if(self.named.claims(line)),
+                }
+            }
             HeaderKind::ClearSiteData
             | HeaderKind::ContentType
             | HeaderKind::Date
@@ -207,7 +235,9 @@ impl<'p> ResponsePolicy<'p> {
             | HeaderKind::Host
             | HeaderKind::NoTrailer
             | HeaderKind::OpenerPolicy
+            | HeaderKind::Origin
             | HeaderKind::Other
+            | HeaderKind::Referer
             | HeaderKind::Trailer
             | HeaderKind::WebSocketExtensions => self.kept(line),
         }
@@ -249,7 +279,13 @@ pub(crate) fn clean_response(headers: &HeaderMap, place: Mount<'_>) -> HeaderMap
             }
         }
     }
-    if place.apart {
+    if let Some(port) = place.port {
+        if let Ok(policy) = HeaderValue::try_from(format!("frame-ancestors 'self' {}", port.workspace)) {
+            clean.append(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        clean.append(HeaderName::from_static("origin-agent-cluster"), HeaderValue::from_static("?1"));
+        clean.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
+    } else if place.apart {
         for (name, value) in APART {
             clean.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }

@@ -22,10 +22,14 @@ pub(crate) enum HeaderKind {
     HopByHop,
     Host,
     Location,
+    /// The page that sent a request: scheme, host and port.
+    Origin,
     /// How a window stands to the one that opened it.
     OpenerPolicy,
     /// Would speak for the whole origin, dashboard included.
     OriginWide,
+    /// The page that sent a request.
+    Referer,
     RequestId,
     ServiceWorkerAllowed,
     SetCookie,
@@ -71,6 +75,8 @@ fn listed(lower: &[u8]) -> HeaderKind {
         b"expect" => HeaderKind::Expect,
         b"host" => HeaderKind::Host,
         b"location" => HeaderKind::Location,
+        b"origin" => HeaderKind::Origin,
+        b"referer" => HeaderKind::Referer,
         b"sec-fetch-site" => HeaderKind::FetchSite,
         b"sec-websocket-extensions" => HeaderKind::WebSocketExtensions,
         b"service-worker-allowed" => HeaderKind::ServiceWorkerAllowed,

@@ -63,7 +63,8 @@ pub(crate) struct RequestHead<'a> {
     pub target: &'a [u8],
     pub host: Option<&'a [u8]>,
     pub policy: RequestPolicy<'a>,
-    pub forwarded: Forwarded<'a>,
+    /// `None`: it is told nothing of the way here.
+    pub forwarded: Option<Forwarded<'a>>,
     pub request_id: &'a [u8],
     /// A header by which the workspace knows us.
     pub secret: Option<&'a str>,
@@ -101,12 +102,14 @@ impl RequestHead<'_> {
         if self.expects {
             out.put_slice(b"expect: 100-continue\r\n");
         }
-        let Forwarded { chain, proto, host, prefix } = self.forwarded;
-        put(out, &[b"x-forwarded-for: ", chain, b"\r\nx-forwarded-proto: ", proto]);
-        if let Some(host) = host {
-            put(out, &[b"\r\nx-forwarded-host: ", host]);
+        if let Some(Forwarded { chain, proto, host, prefix }) = self.forwarded {
+            put(out, &[b"x-forwarded-for: ", chain, b"\r\nx-forwarded-proto: ", proto]);
+            if let Some(host) = host {
+                put(out, &[b"\r\nx-forwarded-host: ", host]);
+            }
+            put(out, &[b"\r\nx-forwarded-prefix: ", prefix, b"\r\n"]);
         }
-        put(out, &[b"\r\nx-forwarded-prefix: ", prefix, b"\r\nx-request-id: ", self.request_id]);
+        put(out, &[b"x-request-id: ", self.request_id]);
         match self.body {
             Sent::Nothing => {}
             Sent::Length(length) => {

@@ -114,6 +114,45 @@ async fn an_authority_beside_another_host_is_no_request() {
     }
 }
 
+#[tokio::test]
+async fn an_address_in_the_request_line_beside_another_host_is_no_request() {
+    let rig = Rig::new().await;
+    for (target, host, status) in [
+        ("http://code.example.com/", "code.example.com", 200),
+        ("http://CODE.example.com/", "code.example.com", 200),
+        ("http://code.example.com/", "evil.example", 400),
+        ("http://evil.example/", "code.example.com", 400),
+        ("http://evil.example/", "evil.example", 421),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let answer = rig.raw(request).await;
+        assert_eq!(status_of(&answer), status, "{target} {host}: {answer}");
+    }
+}
+
+/// Whoever was given more cookies than we take gets rid of them, whatever the protocol.
+#[tokio::test]
+async fn too_many_cookies_are_cleared_in_http2_as_well() {
+    let rig = Rig::new().await;
+    let large = "x".repeat(4000);
+    let many: Vec<String> = (0..180).map(|n| format!("large{n}={large}")).collect();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(rig.connect().await))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    for (cookies, status) in [(&many[..1], 200), (&many[..], 431), (&many[..20], 431), (&many[..10], 200)] {
+        let mut request = http::Request::get("http://code.example.com/");
+        for cookie in cookies {
+            request = request.header("cookie", cookie);
+        }
+        let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), status, "{} cookies", cookies.len());
+        let clears = answer.headers().get("clear-site-data").map(|value| value.to_str().unwrap());
+        assert_eq!(clears, (status == 431).then_some("\"cookies\""));
+    }
+}
+
 /// The clock runs ahead whenever nothing else is left to do.
 #[tokio::test(start_paused = true)]
 async fn who_only_says_hello_in_http2_has_as_long_as_for_any_head() {

@@ -131,7 +131,7 @@ async fn the_application_may_take_a_connection_over() {
             let takeover = Takeover::new(|mut stream, early| {
                 tokio::spawn(async move {
                     stream.write_all(&early).await.unwrap();
-                    let (mut reader, mut writer) = stream.split();
+                    let (mut reader, mut writer) = tokio::io::split(stream);
                     let _ = tokio::io::copy(&mut reader, &mut writer).await;
                 });
             });

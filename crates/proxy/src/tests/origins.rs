@@ -3,16 +3,16 @@
 use codehub_domain::{Phase, WorkspaceId, origins::Mode};
 
 use super::support::{
-    COOKIE, Options, Rig, TOKEN, Upstream, body_of, header_of, status_of, stranger, workspace,
+    COOKIE, Options, Rig, TOKEN, Upstream, body_of, header_of, origin, status_of, stranger, workspace,
 };
 
-const NAVIGATE: &str = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nAccept: text/html";
+pub(super) const NAVIGATE: &str = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nAccept: text/html";
 
-fn domain() -> Mode {
+pub(super) fn domain() -> Mode {
     Mode::Domain { name: "apps.example".into() }
 }
 
-fn own() -> String {
+pub(super) fn own() -> String {
     format!("{}.apps.example", workspace())
 }
 
@@ -24,23 +24,23 @@ async fn rig(upstream: &Upstream) -> Rig {
 
 impl Rig {
     /// A request to this host, with these lines.
-    async fn ask(&self, host: &str, request: &str, lines: &[&str]) -> String {
+    pub(super) async fn ask(&self, host: &str, request: &str, lines: &[&str]) -> String {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         self.raw(format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n")).await
     }
 }
 
-fn location(answer: &str) -> &str {
+pub(super) fn location(answer: &str) -> &str {
     header_of(answer, "location").unwrap_or_default()
 }
 
 /// Path and query of an address.
-fn path_of(url: &str) -> &str {
+pub(super) fn path_of(url: &str) -> &str {
     let rest = url.split_once("://").unwrap().1;
     &rest[rest.find('/').unwrap()..]
 }
 
-fn cookie_set(answer: &str, name: &str) -> Option<String> {
+pub(super) fn cookie_set(answer: &str, name: &str) -> Option<String> {
     answer.lines().find_map(|line| {
         let value = line.strip_prefix("set-cookie: ")?;
         value.starts_with(name).then(|| value.split(';').next().unwrap().to_owned())
@@ -81,7 +81,8 @@ async fn a_host_names_a_workspace_and_everything_else_is_misdirected() {
         assert_eq!(status_of(&rig.ask(&foreign, "GET /", &[cookie]).await), 421, "{foreign}");
     }
     assert_eq!(status_of(&rig.ask(&own().to_uppercase(), "GET /", &[cookie]).await), 200);
-    assert_eq!(status_of(&rig.ask(&format!("3000-{}", own()), "GET /", &[cookie]).await), 404);
+    let port = rig.ask(&format!("3000-{}", own()), "GET /", &[cookie]).await;
+    assert_eq!(status_of(&port), 401, "the workspace's cookie is worth nothing at its ports");
     // The dashboard's paths are the program's there, but for ours.
     let health = rig.ask(&own(), "GET /healthz", &[cookie]).await;
     assert!(body_of(&health).starts_with("GET /healthz"));
@@ -349,10 +350,33 @@ async fn a_right_that_ends_takes_the_origin_with_it() {
     let rig = rig(&upstream).await;
     let cookie = "Cookie: codehub_workspace=owner-secret";
     assert_eq!(status_of(&rig.ask(&own(), "GET /", &[cookie]).await), 200);
-    rig.gate.entered.lock().unwrap().insert((workspace(), b"owner-secret".to_vec()), stranger());
+    rig.gate.entered.lock().unwrap().insert((origin(None), b"owner-secret".to_vec()), stranger());
     rig.gate.tell(codehub_domain::change::Change::Access { user: super::support::owner() });
     super::support::eventually("it is refused", async || {
         status_of(&rig.ask(&own(), "GET /", &[cookie]).await) == 403
     })
     .await;
+}
+
+/// Anybody may ask any origin which deployment it belongs to, and learns nothing they did not know.
+#[tokio::test]
+async fn every_origin_says_whose_it_is() {
+    let upstream = Upstream::echoing_heads().await;
+    let rig = rig(&upstream).await;
+    let expected = format!("{}\n", crate::ping_answer("this deployment", "abc"));
+    assert_eq!(expected.len(), 65);
+    let nobody = own().replace("01890a5d", "11111111");
+    for host in [own().as_str(), &nobody, "code.example.com"] {
+        let answer = rig.ask(host, "GET /.codehub/ping?nonce=abc", &[]).await;
+        assert_eq!((status_of(&answer), body_of(&answer)), (200, expected.as_str()), "{host}");
+        let long = "x".repeat(65);
+        for wrong in ["?nonce=", "", "?x=abc", &format!("?nonce={long}")] {
+            let answer = rig.ask(host, &format!("GET /.codehub/ping{wrong}"), &[]).await;
+            assert_eq!(status_of(&answer), 400, "{host} {wrong}");
+        }
+        assert_eq!(status_of(&rig.ask(host, "POST /.codehub/ping?nonce=abc", &[]).await), 400);
+    }
+    assert_eq!(status_of(&rig.ask("evil.example", "GET /.codehub/ping?nonce=abc", &[]).await), 421);
+    assert_ne!(crate::ping_answer("this deployment", "abd"), crate::ping_answer("this deployment", "abc"));
+    assert_eq!(upstream.connections.load(std::sync::atomic::Ordering::SeqCst), 0);
 }

@@ -106,6 +106,7 @@ fn the_phase_policy() {
         activity_mode: None,
         standby_ttl_seconds: None,
         held_until: None,
+        ports: Vec::new(),
     };
     let wait = Answer::Wait;
     for (phase, operation, desired, person, program) in [

@@ -38,8 +38,9 @@ fn asked(headers: &HeaderMap, trusted: bool, change: impl FnOnce(&mut RequestHea
             our_authorization: false,
             cookies: Cookies::Searched,
             plain_websockets: false,
+            local: None,
         },
-        forwarded: Forwarded::new(claims, &chain, false, Some(b"h"), b"/w/x"),
+        forwarded: Some(Forwarded::new(claims, &chain, false, Some(b"h"), b"/w/x")),
         request_id: b"id",
         secret: None,
         upgrade: None,
@@ -204,6 +205,7 @@ fn redirects_to_the_workspaces_own_address_lead_back_under_its_path() {
         host: Some("code.example.com"),
         strip_prefix,
         apart: false,
+        port: None,
     };
     for (location, stripped, kept) in [
         ("/", Some("/w/x/"), None),
@@ -256,7 +258,14 @@ fn answers_do_not_speak_for_the_whole_origin() {
         ("location", "/x"),
         ("etag", "\"e\""),
     ]);
-    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true, apart: false };
+    let place = Mount {
+        base_path: "/w/x/",
+        upstream: None,
+        host: None,
+        strip_prefix: true,
+        apart: false,
+        port: None,
+    };
     let expected = map(&[
         ("service-worker-allowed", "/w/x/"),
         ("set-cookie", "a=b; Path=/w/x/"),

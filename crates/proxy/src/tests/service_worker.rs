@@ -44,7 +44,14 @@ fn map(lines: &[(&str, &str)]) -> HeaderMap {
 
 #[test]
 fn a_service_worker_controls_its_own_workspace_whatever_the_answer_allows() {
-    let place = Mount { base_path: "/w/x/", upstream: None, host: None, strip_prefix: true, apart: false };
+    let place = Mount {
+        base_path: "/w/x/",
+        upstream: None,
+        host: None,
+        strip_prefix: true,
+        apart: false,
+        port: None,
+    };
     let allowed = |headers: &HeaderMap| {
         let clean = policy::clean_response(headers, place);
         let values: Vec<_> = clean.get_all("service-worker-allowed").iter().cloned().collect();

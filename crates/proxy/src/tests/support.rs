@@ -15,9 +15,11 @@ use codehub_domain::change::Change;
 use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId,
     activity::ActivityMode,
-    origins::{Mode, Origins},
+    origins::{Mode, Origins, WorkspaceOrigin},
+    ports::PortsPolicy,
 };
 pub(super) use codehub_testing::{eventually, let_time_pass, poll_every};
+use codehub_upstream::{Carried, Dial, Dialling, Inside, NotDialled};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -31,10 +33,11 @@ use crate::{
     appearance::{Lang, Theme},
     front,
     gate::{
-        ArchiveFacts, Caller, Credential, Entered, Gate, GateError, HandoverState, ProxyIde, Sleep, Woken,
-        WorkspaceView,
+        ArchiveFacts, Caller, Credential, Entered, Gate, GateError, HandoverState, Listening, ProxyIde,
+        Sleep, Woken, WorkspaceView,
     },
     hosts::Hosts,
+    tls::Tls,
 };
 
 pub(super) const SESSION: &str = "owner-secret";
@@ -63,8 +66,11 @@ pub(super) struct FakeGate {
     pub(super) slides: Mutex<Option<Duration>>,
     pub(super) sessions: Mutex<HashMap<Vec<u8>, UserId>>,
     /// Sessions of workspaces' own origins, and what codes are good for.
-    pub(super) entered: Mutex<HashMap<(WorkspaceId, Vec<u8>), UserId>>,
-    pub(super) codes: Mutex<HashMap<String, (WorkspaceId, HandoverState, String, UserId)>>,
+    pub(super) entered: Mutex<HashMap<(WorkspaceOrigin, Vec<u8>), UserId>>,
+    pub(super) codes: Mutex<HashMap<String, (WorkspaceOrigin, HandoverState, String, UserId)>>,
+    /// What listens in the workspace, and how connections to it fail that nothing listens for.
+    pub(super) ports: Mutex<HashMap<u16, SocketAddr>>,
+    pub(super) not_dialled: Mutex<NotDialled>,
     pub(super) wakes: AtomicU32,
     pub(super) looks: AtomicU32,
     pub(super) reads: AtomicU32,
@@ -102,6 +108,7 @@ impl FakeGate {
             activity_mode: None,
             standby_ttl_seconds: None,
             held_until: None,
+            ports: Vec::new(),
         };
         let sessions = HashMap::from([(SESSION.into(), owner()), (b"stranger-secret".to_vec(), stranger())]);
         Arc::new(Self {
@@ -110,8 +117,10 @@ impl FakeGate {
             until: Mutex::default(),
             slides: Mutex::default(),
             sessions: Mutex::new(sessions),
-            entered: Mutex::new(HashMap::from([((workspace(), SESSION.into()), owner())])),
+            entered: Mutex::new(HashMap::from([((origin(None), SESSION.into()), owner())])),
             codes: Mutex::default(),
+            ports: Mutex::default(),
+            not_dialled: Mutex::new(NotDialled::NothingListens),
             wakes: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             reads: AtomicU32::new(0),
@@ -156,8 +165,8 @@ impl Gate for FakeGate {
                 let user = self.sessions.lock().unwrap().get(secret).copied();
                 user.map(|user| Caller { user, by_cookie: true, until: self.until() })
             }
-            Credential::Workspace(id, secret) => {
-                let user = self.entered.lock().unwrap().get(&(id, secret.to_vec())).copied();
+            Credential::Workspace(origin, secret) => {
+                let user = self.entered.lock().unwrap().get(&(origin, secret.to_vec())).copied();
                 user.map(|user| Caller { user, by_cookie: true, until: self.until() })
             }
             Credential::Bearer(token) => {
@@ -174,6 +183,17 @@ impl Gate for FakeGate {
 
     async fn upstream(&self, _: WorkspaceId) -> Result<Option<codehub_upstream::Upstream>, GateError> {
         Ok(self.upstream.lock().unwrap().clone())
+    }
+
+    fn port(&self, _: WorkspaceId, port: u16) -> codehub_upstream::Upstream {
+        let found = self.ports.lock().unwrap().get(&port).copied();
+        let dial = FakeDial(found.ok_or_else(|| self.not_dialled.lock().unwrap().clone()));
+        codehub_upstream::Upstream::at(Inside::new(format!("port {port}"), Arc::new(dial)))
+    }
+
+    async fn listening(&self, _: WorkspaceId) -> Vec<Listening> {
+        let ports = self.ports.lock().unwrap();
+        ports.keys().map(|port| Listening { port: *port, process: "node <x>".into() }).collect()
     }
 
     async fn wake(&self, id: WorkspaceId, _: UserId) -> Result<Woken, GateError> {
@@ -204,7 +224,7 @@ impl Gate for FakeGate {
     async fn hand_over(
         &self,
         session: Credential<'_>,
-        to: WorkspaceId,
+        to: WorkspaceOrigin,
         state: &HandoverState,
         target: &str,
     ) -> Result<Option<String>, GateError> {
@@ -217,7 +237,7 @@ impl Gate for FakeGate {
 
     async fn enter(
         &self,
-        at: WorkspaceId,
+        at: WorkspaceOrigin,
         code: &str,
         states: &[HandoverState],
     ) -> Result<Entered, GateError> {
@@ -235,6 +255,10 @@ impl Gate for FakeGate {
         }
     }
 
+    async fn deployment(&self) -> Result<String, GateError> {
+        Ok("this deployment".into())
+    }
+
     async fn look(&self, _: WorkspaceId) {
         self.looks.fetch_add(1, SeqCst);
     }
@@ -246,6 +270,24 @@ impl Gate for FakeGate {
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
+}
+
+/// The way to a port, or why there is none.
+struct FakeDial(Result<SocketAddr, NotDialled>);
+
+impl Dial for FakeDial {
+    fn dial(&self) -> Dialling<'_> {
+        Box::pin(async move {
+            let stream = TcpStream::connect(self.0.clone()?).await;
+            let stream = stream.map_err(|_| NotDialled::NothingListens)?;
+            Ok(Box::new(stream) as Carried)
+        })
+    }
+}
+
+/// The workspace's own origin, or one of its ports'.
+pub(super) fn origin(port: Option<u16>) -> WorkspaceOrigin {
+    WorkspaceOrigin { workspace: workspace(), port }
 }
 
 /// A proxy that listens.
@@ -263,6 +305,8 @@ pub(super) struct Options {
     pub(super) trusted: Vec<ipnet::IpNet>,
     pub(super) rules: crate::idle::Rules,
     pub(super) origins: Mode,
+    pub(super) ports: PortsPolicy,
+    pub(super) tls: Option<Arc<Tls>>,
     /// What is not the proxy's.
     pub(super) application: axum::Router,
 }
@@ -275,6 +319,8 @@ impl Default for Options {
             trusted: Vec::new(),
             rules: crate::idle::Rules::default(),
             origins: Mode::Path,
+            ports: PortsPolicy::default(),
+            tls: None,
             application: axum::Router::new().fallback(|| async { "the application" }),
         }
     }
@@ -294,10 +340,12 @@ impl Rig {
             hosts: hosts(options.origins),
             trusted_proxies: options.trusted,
             rules: Arc::new(options.rules),
+            ports: options.ports,
+            standby_ttl: Duration::from_secs(600),
         };
         let proxy = Proxy::new(gate.clone(), settings, activity.clone(), shutdown.clone());
         tokio::spawn(proxy.clone().run());
-        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone()).await;
+        let addr = listen(Some(proxy.clone()), options.application, shutdown.clone(), options.tls).await;
         Self { gate, proxy, activity, addr, shutdown }
     }
 
@@ -361,6 +409,7 @@ pub(super) async fn listen(
     proxy: Option<Arc<Proxy>>,
     router: axum::Router,
     shutdown: CancellationToken,
+    tls: Option<Arc<Tls>>,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -376,6 +425,7 @@ pub(super) async fn listen(
         proxy,
         application,
         heads_within: Duration::from_secs(60),
+        tls,
     });
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {

@@ -13,7 +13,6 @@ use codehub_upstream::Connection;
 use futures::future::Either;
 use http::{HeaderValue, Response, StatusCode, Version, header};
 use tokio::{
-    net::TcpStream,
     sync::watch,
     time::{timeout, timeout_at},
 };
@@ -30,6 +29,7 @@ use crate::{
     policy::{self, location::Mount},
     polled_when_woken::PolledWhenWoken,
     routes::{Entry, Latest},
+    tls::ClientStream,
 };
 
 pub(crate) mod deadlines;
@@ -80,6 +80,8 @@ pub(super) struct Client {
     pub(super) watch: Option<Box<Watch>>,
     /// Nobody asked for it: the tab lost its connection and wants it back.
     pub(super) reconnection: bool,
+    /// What passes is work, as far as the rules say. Not at ports: their pages are told what to load anew.
+    pub(super) counts: bool,
 }
 
 /// Whether the workspace agreed to switch protocols.
@@ -111,12 +113,12 @@ pub(super) fn switch(
     parts.version = Version::HTTP_11;
     parts.extensions = http::Extensions::new();
 
-    let socket = proxy.activity.open_socket(&entry.cell, client.reconnection);
+    let socket = client.counts.then(|| proxy.activity.open_socket(&entry.cell, client.reconnection));
     // From here on nothing is missed that would end the connection.
     let (proxy, news) = (proxy.clone(), News::of(entry.clone(), client.pass));
-    let takeover = Takeover::new(move |browser: TcpStream, client_said: Bytes| {
+    let takeover = Takeover::new(move |browser: ClientStream, client_said: Bytes| {
         let (workspace, workspace_said) = wire.into_stream();
-        let ledger = Ledger { socket, watch: client.watch };
+        let ledger = socket.map(|socket| Ledger { socket, watch: client.watch });
         let relay = Relay::new(browser, workspace, websocket, ledger).after(&client_said, &workspace_said);
         let tracker = proxy.relays.clone();
         tracker.spawn(run(proxy, news, relay));
@@ -126,7 +128,7 @@ pub(super) fn switch(
 }
 
 /// A relay between a client and a workspace.
-type Both = Relay<TcpStream, Connection>;
+type Both = Relay<ClientStream, Connection>;
 
 #[expect(
     clippy::manual_async_fn,
@@ -183,15 +185,15 @@ async fn stops(proxy: &Proxy, entry: &Entry) -> bool {
 struct News {
     entry: Arc<Entry>,
     latest: watch::Receiver<Latest>,
-    access: u64,
+    /// `None`: nobody has looked since the handshake began, which may have taken its time.
+    access: Option<u64>,
     pass: Pass,
 }
 
 impl News {
     fn of(entry: Arc<Entry>, pass: Pass) -> Self {
         let latest = entry.subscribe();
-        let access = latest.borrow().access;
-        Self { entry, latest, access, pass }
+        Self { entry, latest, access: None, pass }
     }
 
     /// Resolves when this connection must end.
@@ -211,13 +213,16 @@ impl News {
             }
             let access = {
                 let latest = self.latest.borrow_and_update();
-                if latest.view.as_ref().is_none_or(|view| view.stopping()) {
+                let Some(view) = latest.view.as_ref().filter(|view| !view.stopping()) else {
                     return Ending::Stopped;
+                };
+                if !proxy.callers.still_admits(view, &self.pass) {
+                    return Ending::SignedOut;
                 }
                 latest.access
             };
-            if self.pass.is_due(Instant::now(), last_work) || access != self.access {
-                self.access = access;
+            if self.pass.is_due(Instant::now(), last_work) || Some(access) != self.access {
+                self.access = Some(access);
                 if !Box::pin(proxy.callers.still_valid(&mut self.pass)).await {
                     return Ending::SignedOut;
                 }

@@ -219,24 +219,28 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     W: AsyncRead + AsyncWrite + Unpin,
 {
-    pub(super) fn new(client: C, workspace: W, websocket: bool, ledger: Ledger) -> Self {
+    pub(super) fn new(client: C, workspace: W, websocket: bool, ledger: Option<Ledger>) -> Self {
         let frames = || if websocket { Frames::default() } else { Frames::opaque() };
         Self {
             client,
             workspace,
             up: Pipe::new(From::Browser, frames()),
             down: Pipe::new(From::Workspace, frames()),
-            ledger: Some(ledger),
+            ledger,
         }
     }
 
     /// Begins with what either side said in the same breath as its handshake.
     pub(super) fn after(mut self, client_said: &[u8], workspace_said: &[u8]) -> Self {
         for (pipe, bytes) in [(&mut self.up, client_said), (&mut self.down, workspace_said)] {
-            if let Some(ledger) = self.ledger.as_mut().filter(|_| !bytes.is_empty()) {
-                ledger.follow(pipe.from, &mut pipe.frames, bytes);
-                pipe.kept.extend_from_slice(bytes);
+            if bytes.is_empty() {
+                continue;
             }
+            match &mut self.ledger {
+                Some(ledger) => ledger.follow(pipe.from, &mut pipe.frames, bytes),
+                None => drop(pipe.frames.feed(bytes)),
+            }
+            pipe.kept.extend_from_slice(bytes);
         }
         self
     }

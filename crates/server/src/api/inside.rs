@@ -53,15 +53,20 @@ pub(super) async fn line(app: &App, me: &Identity, mut workspace: Workspace, wak
         if let NoLine::Runtime(_) | NoLine::Line(_) = &error {
             tracing::warn!(workspace = %id, %error, "the program inside a workspace cannot be reached");
         }
-        match error {
-            NoLine::NotRunning => asleep(),
-            NoLine::Nobody(_) => ApiError::new(Code::InvalidState, error.to_string()),
-            NoLine::Runtime(_) => {
-                Denied::Unreachable("the workspace cannot be reached now: try again".into()).into()
-            }
-            NoLine::Line(error) => failed(error),
-        }
+        unavailable(error)
     })
+}
+
+/// Why there is no line, as the API says it.
+pub(super) fn unavailable(error: NoLine) -> ApiError {
+    match error {
+        NoLine::NotRunning => asleep(),
+        NoLine::Nobody(_) => ApiError::new(Code::InvalidState, error.to_string()),
+        NoLine::Runtime(_) => {
+            Denied::Unreachable("the workspace cannot be reached now: try again".into()).into()
+        }
+        NoLine::Line(error) => failed(error),
+    }
 }
 
 fn asleep() -> ApiError {

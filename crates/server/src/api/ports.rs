@@ -2,36 +2,112 @@
 
 use std::sync::Arc;
 
-use axum::{Json, Router, extract::State, routing::get};
-use codehub_domain::WorkspaceId;
-use serde::Serialize;
+use axum::{
+    Json, Router,
+    extract::State,
+    routing::{get, put},
+};
+use codehub_domain::{
+    WorkspaceId,
+    audit::AuditAction,
+    ports::{PortActivity, PortHost, PortSettings, Visibility},
+};
+use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    error::{Code, ErrorBody, Result},
-    extract::{CurrentUser, PathId},
+    error::{ApiError, Code, ErrorBody, Result},
+    extract::{self, CurrentUser, PathId, PathIds},
     inside,
     page::ListOf,
 };
-use crate::{app::App, auth::Identity, lines::OpenLine};
+use crate::{
+    app::App,
+    auth::Identity,
+    lines::OpenLine,
+    service::{self, Access},
+};
 
 #[derive(OpenApi)]
-#[openapi(paths(ports, usage))]
+#[openapi(paths(ports, edit, usage))]
 pub(super) struct Docs;
 
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/workspaces/{id}/ports", get(ports)).route("/workspaces/{id}/usage", get(usage))
+    Router::new()
+        .route("/workspaces/{id}/ports", get(ports))
+        .route("/workspaces/{id}/ports/{port}", put(edit))
+        .route("/workspaces/{id}/usage", get(usage))
 }
 
-/// A port that something in the workspace listens on.
+/// A port that something in the workspace listens on, or that its owner said something about.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Port)]
 struct PortView {
     port: u16,
+    /// Whether something listens there now.
+    listening: bool,
     /// What the program calls itself; empty where that cannot be told.
     process: String,
-    /// It listens on loopback addresses only, which is enough for `…/tcp/{port}`.
+    /// It listens on loopback addresses only, which is enough for `…/tcp/{port}` and for the browser.
     loopback_only: bool,
+    /// Where it is opened in the browser; null where this server opens no ports, or not this one.
+    url: Option<String>,
+    label: String,
+    /// Which address its program is told it was asked for by: `local` (`localhost` and the port, as development servers
+    /// expect) or `public` (what the browser shows).
+    #[schema(value_type = String)]
+    host: PortHost,
+    /// Who may open it: `owner` or `signed-in` (everybody with an account), as far as this server allows.
+    #[schema(value_type = String)]
+    visibility: Visibility,
+    /// Whether people's requests to it keep the workspace awake: `requests` or `never`.
+    #[schema(value_type = String)]
+    activity: PortActivity,
+}
+
+impl From<service::ports::Port> for PortView {
+    fn from(port: service::ports::Port) -> Self {
+        let PortSettings { port: number, label, host, visibility, activity } = port.settings;
+        Self {
+            port: number,
+            listening: port.listening,
+            process: port.process,
+            loopback_only: port.loopback_only,
+            url: port.url,
+            label,
+            host,
+            visibility,
+            activity,
+        }
+    }
+}
+
+/// What holds for a port. What is left out is as if nobody had ever said anything.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "label": "the shop", "visibility": "signed-in" }))]
+struct PortEdit {
+    /// At most 60 characters.
+    #[serde(default)]
+    label: String,
+    /// `local` unless said.
+    #[serde(default)]
+    host: Option<String>,
+    /// `owner` unless said.
+    #[serde(default)]
+    visibility: Option<String>,
+    /// `requests` unless said.
+    #[serde(default)]
+    activity: Option<String>,
+}
+
+fn word<T: std::str::FromStr<Err: std::fmt::Display>>(
+    field: &'static str,
+    said: Option<&str>,
+    otherwise: T,
+) -> Result<T> {
+    let Some(said) = said else { return Ok(otherwise) };
+    said.parse().map_err(|error| ApiError::invalid(field, format!("{error}")))
 }
 
 /// What a workspace uses; null while it does not run.
@@ -59,8 +135,8 @@ async fn line(app: &App, me: &Identity, id: WorkspaceId) -> Result<Option<OpenLi
 
 /// Ports
 ///
-/// The TCP ports that something in the workspace listens on, without the IDE's own; none while it does not run. Looking
-/// is no activity. The owner only.
+/// The TCP ports that something in the workspace listens on, without the IDE's own, and those that were said something
+/// about; while it does not run only these. Looking is no activity. The owner only.
 #[utoipa::path(get, path = "/workspaces/{id}/ports", tag = "exec", params(("id" = String, Path, description = "The workspace")), responses(
     (status = 200, description = "The ports", body = ListOf<PortView>),
     (status = 403, description = "FORBIDDEN: somebody else's, or switched off", body = ErrorBody),
@@ -73,16 +149,44 @@ async fn ports(
     CurrentUser(me): CurrentUser,
     PathId(id): PathId<WorkspaceId>,
 ) -> Result<Json<ListOf<PortView>>> {
-    let Some(line) = line(&app, &me, id).await? else { return Ok(Json(ListOf::whole(Vec::new()))) };
-    let upstream = app.backends.instances.upstream(id).await.ok().flatten();
-    let ide = upstream.and_then(|upstream| upstream.address.port()).map(|address| address.port());
-    let found = line.ports().await.map_err(inside::failed)?;
-    let found = found.into_iter().filter(|port| Some(port.port) != ide).map(|port| PortView {
-        port: port.port,
-        process: port.process,
-        loopback_only: port.loopback_only,
-    });
-    Ok(Json(ListOf::whole(found.collect())))
+    let workspace = service::find_to(&app, &me, id, Access::Own, AuditAction::ExecStarted).await?;
+    if !app.config.exec && !app.config.ports.on {
+        return Err(ApiError::new(Code::Forbidden, "this is switched off on this server (EXEC, PORTS)"));
+    }
+    let listening = match inside::line(&app, &me, workspace, false).await {
+        Ok(_line) => service::ports::listening(&app, id).await.map_err(inside::unavailable)?,
+        Err(error) if error.code == Code::WorkspaceStandby => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let said = app.store().workspace_ports(id).await?;
+    let ports = service::ports::merged(&app, id, listening, &said);
+    Ok(Json(ListOf::whole(ports.into_iter().map(Into::into).collect())))
+}
+
+/// Set up a port
+///
+/// What its program is told, who may open it in the browser, and what it is called. A port need not be in use for that.
+/// Whoever may not open it any more is gone from it within two seconds. The owner only.
+#[utoipa::path(put, path = "/workspaces/{id}/ports/{port}", tag = "exec", params(("id" = String, Path, description = "The workspace"), ("port" = u16, Path, description = "The port")), request_body = PortEdit, responses(
+    (status = 200, description = "The port", body = PortView),
+    (status = 400, description = "INVALID_REQUEST: an unknown word, a label that is too long, or 64 ports have settings already", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: somebody else's, or more than this server allows (PORTS, PORTS_DENIED, PORTS_SHARE_MAX)", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND", body = ErrorBody),
+))]
+async fn edit(
+    State(app): State<Arc<App>>,
+    CurrentUser(me): CurrentUser,
+    PathIds(id, port): PathIds<WorkspaceId, std::num::NonZeroU16>,
+    extract::Json(PortEdit { label, host, visibility, activity }): extract::Json<PortEdit>,
+) -> Result<Json<PortView>> {
+    let settings = PortSettings {
+        port: port.get(),
+        label,
+        host: word("host", host.as_deref(), PortHost::Local)?,
+        visibility: word("visibility", visibility.as_deref(), Visibility::Owner)?,
+        activity: word("activity", activity.as_deref(), PortActivity::Requests)?,
+    };
+    Ok(Json(service::ports::put(&app, &me, id, settings).await?.into()))
 }
 
 /// Usage

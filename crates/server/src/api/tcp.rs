@@ -23,7 +23,7 @@ use super::{
     revalidated::Revalidated,
     websocket::{ASK_EVERY, Ended, Handshake, LONGEST, Sink, Socket, Source},
 };
-use crate::app::App;
+use crate::{app::App, service};
 
 const PROTOCOL: &str = "codehub.tcp.v1";
 const WAITING: usize = 4;
@@ -57,8 +57,11 @@ async fn open(
 ) -> Result<Response> {
     let workspace = inside::find(&app, &me, id).await?;
     handshake.check(PROTOCOL)?;
-    let upstream = app.backends.instances.upstream(id).await.ok().flatten();
-    if upstream.and_then(|upstream| upstream.address.port()).is_some_and(|address| address.port() == port) {
+    if app.config.ports.denies(port) {
+        let message = format!("nobody gets a connection to port {port} on this server (PORTS_DENIED)");
+        return Err(ApiError::new(Code::Forbidden, message));
+    }
+    if service::ports::ide_port(&app, id).await == Some(port) {
         return Err(ApiError::new(
             Code::Forbidden,
             "this is the port of the workspace's IDE: open the workspace",

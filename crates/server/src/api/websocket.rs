@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{body::Body, extract::FromRequestParts, http::request::Parts, response::Response};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use codehub_proxy::front::Takeover;
+use codehub_proxy::{front::Takeover, tls::ClientStream};
 use futures::{
     SinkExt as _, StreamExt as _,
     stream::{SplitSink, SplitStream},
@@ -18,7 +18,7 @@ use http::{
         SEC_WEBSOCKET_VERSION, UPGRADE,
     },
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -106,13 +106,12 @@ impl Handshake {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let takeover = Takeover::new(move |stream: TcpStream, early: Bytes| {
+        let takeover = Takeover::new(move |stream: ClientStream, early: Bytes| {
             tokio::spawn(async move {
                 let config = WebSocketConfig::default()
                     .max_message_size(Some(LONGEST))
                     .max_frame_size(Some(LONGEST))
                     .max_write_buffer_size(4 * LONGEST);
-                let _ = stream.set_nodelay(true);
                 let socket =
                     WebSocketStream::from_partially_read(stream, early.to_vec(), Role::Server, Some(config))
                         .await;
@@ -147,10 +146,10 @@ pub(super) struct Socket {
 }
 
 /// Where messages go.
-pub(super) struct Sink(SplitSink<WebSocketStream<TcpStream>, Message>);
+pub(super) struct Sink(SplitSink<WebSocketStream<ClientStream>, Message>);
 
 /// Where messages come from.
-pub(super) struct Source(SplitStream<WebSocketStream<TcpStream>>);
+pub(super) struct Source(SplitStream<WebSocketStream<ClientStream>>);
 
 /// Why no more messages come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

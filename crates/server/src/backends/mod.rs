@@ -25,7 +25,7 @@ use codehub_runtime::{
     volumes::Volumes,
 };
 use codehub_store::{
-    BackendPart, MigrationStatus, PostgresStore, SqliteStore, Store,
+    BackendPart, MigrationStatus, PostgresStore, SqliteStore, Store, StoreError,
     bus::{Bus, MemoryBus, RedisBus},
 };
 use uuid::Uuid;
@@ -102,8 +102,12 @@ pub(crate) fn open_archives_alone(config: &Config) -> anyhow::Result<ObjectArchi
     archives::open_alone(config)
 }
 
-async fn deployment(store: &dyn Store) -> anyhow::Result<String> {
-    Ok(store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await?)
+/// What tells this deployment from every other; made at its first start.
+///
+/// # Errors
+/// The store does not answer.
+pub(crate) async fn deployment(store: &dyn Store) -> Result<String, StoreError> {
+    store.setting_init(DEPLOYMENT_SETTING, &Uuid::new_v4().to_string()).await
 }
 
 /// Builds everything the configuration asks for.

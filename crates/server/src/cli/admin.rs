@@ -117,7 +117,8 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<()>
     }
 }
 
-async fn store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+/// The database that there is.
+pub(super) async fn store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let path = backends::database_path(config);
     if config.database.url.is_none() && !path.exists() {
         bail!(

@@ -11,15 +11,18 @@ use std::{
 };
 
 use codehub_domain::origins::{LOCALHOST, Mode};
+use codehub_proxy::hosts::is_loopback;
 use codehub_runtime::{IdeChoice, Safeguard, SafeguardState};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
 
+use super::reached::{Address, Reached, roots};
 use crate::{
     backends,
-    config::{Config, RuntimeKind},
+    certificate::Loaded,
+    config::{Config, RuntimeKind, TlsFiles},
     serve::{DataDir, DataDirError, OpenFiles},
 };
 use codehub_coordinator::{Backends, gc};
@@ -53,6 +56,9 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     }
     report.add("public address", public_address(config));
     report.add("host names", host_names(config));
+    if let Some(files) = &config.tls {
+        report.add("certificate", certificate(files, config));
+    }
     report.add("origins", origins(config).await);
     report.add("open files", open_files());
     let schema = schema(config).await;
@@ -71,7 +77,10 @@ pub(super) async fn run(config: &Config) -> ExitCode {
     }
     if usable {
         match backends::build_backends(config).await {
-            Ok(backends) => pings(&mut report, &backends).await,
+            Ok(backends) => {
+                pings(&mut report, &backends).await;
+                public_names(&mut report, config, &backends).await;
+            }
             Err(error) => report.add("backends", Bad(format!("{error:#}"))),
         }
     }
@@ -157,7 +166,7 @@ fn public_address(config: &Config) -> Finding {
         Good(base.clone())
     } else {
         Note(format!(
-            "{base} is plain http: put TLS in front and set PUBLIC_BASE_URL to its https:// address"
+            "{base} is plain http: put TLS in front, or set TLS_CERT and TLS_KEY, and set PUBLIC_BASE_URL to the https:// address"
         ))
     }
 }
@@ -178,22 +187,115 @@ async fn origins(config: &Config) -> Finding {
         ),
         Mode::Domain { name } => {
             // Nobody has named this before, so only a wildcard answers.
-            let label = format!("{:032x}.{name}", rand::random::<u128>());
+            let label = any_workspace(name);
             let found = tokio::net::lookup_host((label.as_str(), 443)).await;
             match found.is_ok_and(|mut found| found.next().is_some()) {
                 true => {
-                    let shared = base.ends_with(&format!(".{name}")) || base.ends_with(&format!("//{name}"));
-                    if shared {
-                        Note(format!(
-                            "{{id}}.{name}: the dashboard is below the same domain, so workspaces can set cookies that are sent to it; a domain of its own is better"
-                        ))
-                    } else {
-                        Good(format!("{{id}}.{name}"))
+                    let host = Address::of(base).map_or("", |address| address.host);
+                    match shared(host, name) {
+                        Some(above) => Note(format!(
+                            "{{id}}.{name}: the dashboard is below {above}, too, so workspaces can set cookies that are sent to it, unless {above} is a public suffix; a domain of its own is better"
+                        )),
+                        None => Good(format!("{{id}}.{name}")),
                     }
                 }
                 false => Bad(format!("{label} does not resolve: *.{name} must lead to this server (DNS)")),
             }
         }
+    }
+}
+
+/// What both names are below, where that is a domain that somebody can have: two labels at least.
+fn shared<'a>(dashboard: &str, workspaces: &'a str) -> Option<&'a str> {
+    let at = workspaces.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+    let above = &workspaces[at..];
+    let below = dashboard.strip_suffix(above)?;
+    (above.contains('.') && (below.is_empty() || below.ends_with('.'))).then_some(above)
+}
+
+/// A name below the domain of workspaces that nobody has used before.
+fn any_workspace(domain: &str) -> String {
+    format!("{}.{domain}", uuid::Uuid::new_v4())
+}
+
+/// The certificate of our own: whether a start would take it, for which names it is, and how long.
+fn certificate(files: &TlsFiles, config: &Config) -> Finding {
+    let loaded = match Loaded::read(files) {
+        Ok(loaded) => loaded,
+        Err(error) => return Bad(error.to_string()),
+    };
+    let mut names = Vec::new();
+    if let Some(address) = Address::of(&config.public_base_url) {
+        names.push((address.host.to_owned(), address.host.to_owned()));
+    }
+    if let Mode::Domain { name } = &config.proxy.origins {
+        names.push((format!("*.{name}"), any_workspace(name)));
+    }
+    let missing: Vec<&str> =
+        names.iter().filter(|(_, asked)| !loaded.is_for(asked)).map(|(name, _)| name.as_str()).collect();
+    let expires = loaded.expires;
+    if !missing.is_empty() {
+        let cert = files.cert.display();
+        return Bad(format!(
+            "{cert} (TLS_CERT) is not for {}: browsers refuse it there",
+            missing.join(" and ")
+        ));
+    }
+    let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+    if loaded.ends_soon() {
+        Note(format!("for {}, and ends soon: {expires}", names.join(" and ")))
+    } else {
+        Good(format!("for {}, until {expires}", names.join(" and ")))
+    }
+}
+
+/// Whether the public names of dashboard and workspaces lead to this deployment.
+async fn public_names(report: &mut Report, config: &Config, backends: &Backends) {
+    let Some(base) = Address::of(&config.public_base_url).filter(|_| config.public_base_url_is_set) else {
+        return;
+    };
+    if is_loopback(base.host.as_bytes()) {
+        return;
+    }
+    let Ok(deployment) = backends::deployment(&*backends.store).await else { return };
+    let (running, roots) = (is_ours(config.listen).await, roots());
+    let found = base.ask(&deployment, &roots).await;
+    report.add("dashboard's name", reached(&base, &found, running, base.host));
+    let (name, port) = match &config.proxy.origins {
+        Mode::Domain { name } => (any_workspace(name), base.port),
+        Mode::Port { port } => (base.host.to_owned(), *port),
+        Mode::Path => return,
+    };
+    let wanted = match &config.proxy.origins {
+        Mode::Domain { name } => format!("*.{name}"),
+        Mode::Port { .. } | Mode::Path => name.clone(),
+    };
+    let address = Address { host: &name, port, ..base };
+    let found = address.ask(&deployment, &roots).await;
+    report.add("workspaces' names", reached(&address, &found, running, &wanted));
+}
+
+/// What is missing on the way there. `wanted` is the name for which DNS and certificate must be.
+fn reached(address: &Address<'_>, reached: &Reached, running: bool, wanted: &str) -> Finding {
+    let Address { host, port, https } = address;
+    let scheme = if *https { "https" } else { "http" };
+    let at = format!("{scheme}://{host}:{port}");
+    match reached {
+        Reached::Ours => Good(format!("{at} leads here")),
+        Reached::NoName => Bad(format!("{host} does not resolve: {wanted} must lead to this server (DNS)")),
+        Reached::BadCertificate(why) => {
+            Bad(format!("the certificate at {at} is wrong: {why}; it must be for {wanted}"))
+        }
+        Reached::UnknownIssuer => Note(format!(
+            "the certificate at {at} is signed by somebody whom this machine does not know; where it is a CA of your own, browsers must know it (here: SSL_CERT_FILE)"
+        )),
+        Reached::Nobody(why) | Reached::Elsewhere(why) if !running => Note(format!(
+            "not reached at {at} ({why}), and no server runs at CODEHUB_LISTEN: ask again when it does"
+        )),
+        Reached::Nobody(why) => Bad(format!("nobody answers at {at}: {why}")),
+        Reached::Elsewhere(why) => Bad(format!(
+            "{at} leads elsewhere, not to this deployment: it answered {why:?} to /.codehub/ping; the proxy in front must pass {wanted} on, with Host"
+        )),
     }
 }
 
@@ -300,6 +402,21 @@ mod tests {
             }
         });
         address
+    }
+
+    #[test]
+    fn one_domain_for_dashboard_and_workspaces_is_noticed() {
+        for (dashboard, workspaces, expected) in [
+            ("code.example.com", "apps.example.com", Some("example.com")),
+            ("example.com", "apps.example.com", Some("example.com")),
+            ("code.example.com", "example.com", Some("example.com")),
+            ("code.example.com", "a.b.example.com", Some("example.com")),
+            ("code.example.com", "example-apps.com", None),
+            ("code.badexample.com", "example.com", None),
+            ("code.lan", "lan", None),
+        ] {
+            assert_eq!(shared(dashboard, workspaces), expected, "{dashboard} {workspaces}");
+        }
     }
 
     #[tokio::test]

@@ -20,6 +20,8 @@ mod hold;
 mod image;
 mod migrate;
 mod password;
+mod reached;
+mod stop_all;
 
 use flags::SettingFlags;
 
@@ -51,6 +53,8 @@ enum Command {
     Archive(archive::Command),
     /// Keep a workspace awake while a command runs: `codehub hold 2h -- make test`
     Hold(hold::Options),
+    /// Stop every workspace that runs, also when no server does; home directories are kept
+    StopAll(stop_all::Options),
     /// Images for containers
     #[command(subcommand)]
     Image(image::Command),
@@ -114,6 +118,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Doctor => Ok(doctor::run(&config).await),
             Command::Admin(command) => admin::run(command, &config).await.map(|()| ExitCode::SUCCESS),
             Command::Archive(command) => archive::run(command, &config).await.map(|()| ExitCode::SUCCESS),
+            Command::StopAll(options) => stop_all::run(options, config).await.map(|()| ExitCode::SUCCESS),
             Command::Image(command) => image::run(command, &config).await.map(|()| ExitCode::SUCCESS),
             // `main` hands it on before anything of ours is set up, when it is the first word.
             Command::Ide { .. } => anyhow::bail!("`ide` takes none of the server's settings: write it first"),

@@ -12,6 +12,7 @@ use codehub_domain::{
     gc::GcPolicy,
     limits::Limits,
     origins::{LOCALHOST, Mode},
+    ports::{self, PortsPolicy, Visibility},
     retry::Policy,
 };
 use codehub_proxy::hosts::{is_loopback, without_port};
@@ -25,8 +26,8 @@ use codehub_store::bus::Prefixes;
 use super::{
     ActivityConfig, ActivityMode, ArchiveConfig, AuthConfig, Config, ConfigError, ConfigErrors,
     CoordinatorConfig, DatabaseConfig, DockerSettings, GcConfig, LogConfig, LogFormat, MetricsConfig,
-    ProxyConfig, RedisConfig, Role, RuntimeConfig, RuntimeKind, S3Settings, Secret, TtlConfig, load::Value,
-    value,
+    ProxyConfig, RedisConfig, Role, RuntimeConfig, RuntimeKind, S3Settings, Secret, TlsFiles, TtlConfig,
+    load::Value, value,
 };
 
 /// How long a workspace's processes get between TERM and KILL.
@@ -103,8 +104,9 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
     let listen = r
         .read("listen", |text| text.parse::<SocketAddr>().ok().map(Some))
         .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
+    let tls = tls(&mut r);
     let (public_base_url, public_base_url_is_set) =
-        (public_base_url(&mut r, listen), r.is_set("public_base_url"));
+        (public_base_url(&mut r, listen, tls.is_some()), r.is_set("public_base_url"));
     let origins = origins(&mut r, listen, public_base_url_is_set.then_some(public_base_url.as_str()));
     let proxy_listen = proxy_listen(&mut r, listen, &origins);
     let origins = match (origins, proxy_listen) {
@@ -125,7 +127,15 @@ pub(super) fn config(values: &[Value], home: Option<&Path>) -> Result<Config, Co
         data_dir: data_dir(&mut r, home),
         public_base_url: on_localhost(public_base_url, &origins),
         public_base_url_is_set,
+        tls,
         exec: r.read("exec", |word| Some(word == "on")),
+        ports: PortsPolicy {
+            on: r.read("ports.browser", |word| Some(word == "on")),
+            denied: r.read("ports.denied", ports::parse_ranges),
+            share_max: r
+                .read("ports.share_max", |word| word.parse().ok().map(Some))
+                .unwrap_or(Visibility::Owner),
+        },
         hosts_allowed: r.read("hosts_allowed", value::hosts),
         metrics: MetricsConfig {
             listen: r.read("metrics.listen", value::maybe_address),
@@ -362,16 +372,40 @@ fn data_dir(r: &mut Reader<'_>, home: Option<&Path>) -> PathBuf {
 }
 
 /// An address that means "every interface" is no address to go to.
-fn public_base_url(r: &mut Reader<'_>, listen: SocketAddr) -> String {
+fn public_base_url(r: &mut Reader<'_>, listen: SocketAddr, tls: bool) -> String {
     if r.is_set("public_base_url") {
-        return r.read("public_base_url", value::base_url);
+        let set: String = r.read("public_base_url", value::base_url);
+        if tls && set.starts_with("http://") {
+            r.complain(format!(
+                "tls.cert (TLS_CERT) is set, but public_base_url is {set:?}: people come by https:// then"
+            ));
+        }
+        return set;
     }
     let host = match listen.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(host, listen.port()))
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{}", SocketAddr::new(host, listen.port()))
+}
+
+/// Both files or none.
+fn tls(r: &mut Reader<'_>) -> Option<TlsFiles> {
+    let (cert, key) = (r.text("tls.cert"), r.text("tls.key"));
+    match (cert.is_empty(), key.is_empty()) {
+        (true, true) => None,
+        (false, false) => Some(TlsFiles { cert: PathBuf::from(cert), key: PathBuf::from(key) }),
+        (false, true) => {
+            r.complain("tls.cert (TLS_CERT) is set, but tls.key (TLS_KEY) is not");
+            None
+        }
+        (true, false) => {
+            r.complain("tls.key (TLS_KEY) is set, but tls.cert (TLS_CERT) is not");
+            None
+        }
+    }
 }
 
 /// The host in a base address.

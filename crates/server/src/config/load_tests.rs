@@ -306,3 +306,16 @@ fn every_key_that_is_read_is_a_setting_and_every_setting_is_read() {
         assert!(read.is_err_and(|errors| errors.0.contains(&missing)), "nobody reads {}", setting.key);
     }
 }
+
+#[test]
+fn tls_needs_both_files_and_makes_the_base_https() {
+    let files = [("TLS_CERT", "/etc/c.pem"), ("TLS_KEY", "/etc/k.pem")];
+    let config = Effective::load(&sources(&files, &[])).unwrap().config;
+    assert_eq!(config.public_base_url, "https://localhost:8080");
+    assert!(config.is_https() && config.tls.is_some());
+    let with = |more: &[(&str, &str)]| errors(&sources(&[&files[..], more].concat(), &[]));
+    assert!(errors(&sources(&files[..1], &[])).contains("tls.key (TLS_KEY) is not"));
+    assert!(errors(&sources(&files[1..], &[])).contains("tls.cert (TLS_CERT) is not"));
+    let plain = with(&[("PUBLIC_BASE_URL", "http://code.example.com"), ("PROXY_ORIGINS", "path")]);
+    assert!(plain.contains("people come by https:// then"), "{plain}");
+}

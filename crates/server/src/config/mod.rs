@@ -9,6 +9,7 @@ use codehub_domain::{
     gc::GcPolicy,
     limits::Limits,
     origins::{Mode, Origins},
+    ports::PortsPolicy,
     retry::Policy,
     ttl::TtlPolicy,
 };
@@ -46,6 +47,8 @@ pub struct Config {
     pub public_base_url_is_set: bool,
     /// Whether programs, files and ports of workspaces can be reached by the API.
     pub exec: bool,
+    /// Which ports of workspaces may be opened in browsers, and by whom.
+    pub ports: PortsPolicy,
     /// More hosts under which this server answers.
     pub hosts_allowed: Vec<String>,
     /// Where machines ask how it is, apart from everybody else.
@@ -57,6 +60,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     pub redis: RedisConfig,
 
+    /// `None`: it ends in a proxy in front, or nowhere.
+    pub tls: Option<TlsFiles>,
     pub coordinator: CoordinatorConfig,
     pub ttl: TtlConfig,
     pub gc: GcConfig,
@@ -101,6 +106,15 @@ impl Role {
     pub const fn answers(self) -> bool {
         matches!(self, Self::All | Self::Api)
     }
+}
+
+/// Files in PEM, where TLS ends in this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those it is signed by.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 #[derive(Debug, Clone)]

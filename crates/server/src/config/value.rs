@@ -16,6 +16,8 @@ pub enum ValueKind {
     MaybeAddress,
     /// Host names and addresses separated by commas, without ports.
     Hosts,
+    /// Ports and ranges of them separated by commas, or nothing.
+    Ports,
     /// Addresses and networks separated by commas.
     Networks,
     /// IPv4 addresses separated by commas, or nothing.
@@ -74,6 +76,9 @@ impl ValueKind {
             Self::Hosts => {
                 "host names or addresses without ports, separated by commas, such as code.lan, 10.0.0.5, [fd00::5]".into()
             }
+            Self::Ports => {
+                "ports from 1 to 65535 and ranges of them, separated by commas, such as 22, 6000-6010".into()
+            }
             Self::Networks => {
                 "IP addresses or networks separated by commas, such as 10.0.0.1, fd00::/8".into()
             }
@@ -117,7 +122,10 @@ impl ValueKind {
     }
 
     pub(super) const fn is_list(self) -> bool {
-        matches!(self, Self::Hosts | Self::Networks | Self::Addresses | Self::Paths | Self::Words)
+        matches!(
+            self,
+            Self::Hosts | Self::Ports | Self::Networks | Self::Addresses | Self::Paths | Self::Words
+        )
     }
 
     /// Whether `text` is such a value.
@@ -129,6 +137,7 @@ impl ValueKind {
             Self::Address => or_allowed(text.parse::<SocketAddr>().is_ok()),
             Self::MaybeAddress => or_allowed(maybe_address(text).is_some()),
             Self::Hosts => or_allowed(hosts(text).is_some()),
+            Self::Ports => or_allowed(codehub_domain::ports::parse_ranges(text).is_some()),
             Self::Networks => or_allowed(networks(text).is_some()),
             Self::Addresses => or_allowed(addresses(text).is_some()),
             Self::Paths => or_allowed(paths(text).is_some()),

@@ -24,16 +24,17 @@ use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Handover, Redeemed, Store, WorkspaceOrigin, bus::Bus};
 use http::{HeaderMap, HeaderValue, header};
 
-use self::opened::Opened;
+use self::{dial::Connections, opened::Opened};
 use crate::{
     app::App,
     auth::{self, AuthError, Identity, Via, act, secret},
+    backends,
     config::Config,
     service::{self, Denied},
 };
 use codehub_proxy::gate::{
-    ArchiveFacts, Caller, Credential, Entered, Gate, GateError, HandoverState, ProxyIde, Sleep, Woken,
-    WorkspaceView,
+    ArchiveFacts, Caller, Credential, Entered, Gate, GateError, HandoverState, Listening, ProxyIde, Sleep,
+    Woken, WorkspaceView,
 };
 
 /// Holds the app weakly, so that the app may own the proxy.
@@ -42,12 +43,21 @@ pub struct AppGate {
     store: Arc<dyn Store>,
     ide: ProxyIde,
     opened: Opened,
+    connections: Connections,
+    deployment: tokio::sync::OnceCell<String>,
 }
 
 impl AppGate {
     /// Answers from `app`'s store; `ide` is what workspaces run.
     pub fn new(app: &Arc<App>, ide: ProxyIde) -> Self {
-        Self { app: Arc::downgrade(app), store: app.backends.store.clone(), ide, opened: Opened::default() }
+        Self {
+            app: Arc::downgrade(app),
+            store: app.backends.store.clone(),
+            ide,
+            opened: Opened::default(),
+            connections: Connections::default(),
+            deployment: tokio::sync::OnceCell::new(),
+        }
     }
 
     fn app(&self) -> Result<Arc<App>, GateError> {
@@ -61,10 +71,8 @@ fn unreachable(error: impl std::fmt::Display) -> GateError {
 
 /// How long a code leads somewhere.
 const CODE_SECONDS: u32 = 60;
-
-fn origin_of(workspace: WorkspaceId) -> WorkspaceOrigin {
-    WorkspaceOrigin { workspace, port: None }
-}
+/// How long a page waits for the list of what else listens.
+const LISTENING_WITHIN: Duration = Duration::from_secs(2);
 
 /// Whose credential this is, with what the headers say of where it came from.
 async fn identify(
@@ -74,9 +82,9 @@ async fn identify(
     address: Option<IpAddr>,
 ) -> Result<Identity, AuthError> {
     let (name, prefix, secret) = match credential {
-        Credential::Workspace(id, secret) => {
+        Credential::Workspace(origin, secret) => {
             let secret = std::str::from_utf8(secret).unwrap_or_default();
-            return auth::identify_entered(app, secret, origin_of(id), headers, address).await;
+            return auth::identify_entered(app, secret, origin, headers, address).await;
         }
         Credential::Session(secret) => {
             (header::COOKIE, format!("{}=", CookieNames::of(app.config.is_https()).session), secret)
@@ -112,7 +120,20 @@ impl Gate for AppGate {
 
     async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError> {
         let workspace = self.store.workspace_get(id).await.map_err(unreachable)?;
-        Ok(workspace.map(|workspace| WorkspaceView::new(&workspace, self.ide)))
+        let Some(workspace) = workspace else { return Ok(None) };
+        let ports = self.store.workspace_ports(id).await.map_err(unreachable)?;
+        Ok(Some(WorkspaceView { ports, ..WorkspaceView::new(&workspace, self.ide) }))
+    }
+
+    fn port(&self, id: WorkspaceId, port: u16) -> Upstream {
+        self.connections.to(&self.app, id, port)
+    }
+
+    async fn listening(&self, id: WorkspaceId) -> Vec<Listening> {
+        let Ok(app) = self.app() else { return Vec::new() };
+        let found = tokio::time::timeout(LISTENING_WITHIN, service::ports::listening(&app, id)).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        found.into_iter().map(|found| Listening { port: found.port, process: found.process }).collect()
     }
 
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError> {
@@ -174,6 +195,11 @@ impl Gate for AppGate {
         Ok(user.map_or((None, None), |user| (Lang::of_account(user.language), Theme::of_account(user.theme))))
     }
 
+    async fn deployment(&self) -> Result<String, GateError> {
+        let ask = || async { backends::deployment(&*self.store).await.map_err(unreachable) };
+        Ok(self.deployment.get_or_try_init(ask).await?.clone())
+    }
+
     async fn look(&self, id: WorkspaceId) {
         if let Ok(app) = self.app()
             && let Err(error) = app.bus().look(id).await
@@ -186,7 +212,7 @@ impl Gate for AppGate {
     async fn hand_over(
         &self,
         session: Credential<'_>,
-        to: WorkspaceId,
+        to: WorkspaceOrigin,
         state: &HandoverState,
         target: &str,
     ) -> Result<Option<String>, GateError> {
@@ -198,15 +224,14 @@ impl Gate for AppGate {
         };
         let Via::Session(session) = identity.via else { return Ok(None) };
         let code = secret::new_secret();
-        let handover =
-            Handover { session, origin: origin_of(to), state: state.to_vec(), target: target.to_owned() };
+        let handover = Handover { session, origin: to, state: state.to_vec(), target: target.to_owned() };
         let saved = self.store.handover_create(&secret::hash(&code), &handover, CODE_SECONDS).await;
         Ok(saved.map_err(unreachable)?.then_some(code))
     }
 
     async fn enter(
         &self,
-        at: WorkspaceId,
+        at: WorkspaceOrigin,
         code: &str,
         states: &[HandoverState],
     ) -> Result<Entered, GateError> {
@@ -214,8 +239,7 @@ impl Gate for AppGate {
         let (code, hash) = (secret::hash(code), secret::hash(&cookie));
         let mut redeemed = Redeemed::AnotherState;
         for state in states {
-            redeemed =
-                self.store.handover_redeem(&code, origin_of(at), state, &hash).await.map_err(unreachable)?;
+            redeemed = self.store.handover_redeem(&code, at, state, &hash).await.map_err(unreachable)?;
             if redeemed != Redeemed::AnotherState {
                 break;
             }
@@ -277,6 +301,8 @@ fn settings(config: &Config, rules: Arc<Rules>) -> Settings {
         hosts: config.hosts(),
         trusted_proxies: config.trusted_proxies.clone(),
         rules,
+        ports: config.ports.clone(),
+        standby_ttl: Duration::from_secs(config.ttl.standby_seconds.into()),
     }
 }
 
@@ -286,6 +312,7 @@ pub fn of_app(app: &Arc<App>, ide: ProxyIde) -> Arc<Proxy> {
     Proxy::new(gate, settings(&app.config, app.idle.clone()), app.activity.clone(), app.shutdown.clone())
 }
 
+mod dial;
 mod opened;
 
 #[cfg(test)]

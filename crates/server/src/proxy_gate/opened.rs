@@ -10,6 +10,7 @@ use std::{
 use codehub_domain::{
     WorkspaceId,
     audit::{AuditAction, AuditEntry, AuditObject, OPENED_SECONDS},
+    origins::WorkspaceOrigin,
 };
 use codehub_proxy::gate::Credential;
 use http::HeaderMap;
@@ -71,7 +72,7 @@ impl Opened {
 /// A credential that outlives its request for a moment.
 enum Kept {
     Session(Vec<u8>),
-    Workspace(WorkspaceId, Vec<u8>),
+    Workspace(WorkspaceOrigin, Vec<u8>),
     Bearer(Vec<u8>),
 }
 
@@ -79,7 +80,7 @@ impl Kept {
     fn of(credential: Credential<'_>) -> Self {
         match credential {
             Credential::Session(secret) => Self::Session(secret.into()),
-            Credential::Workspace(id, secret) => Self::Workspace(id, secret.into()),
+            Credential::Workspace(origin, secret) => Self::Workspace(origin, secret.into()),
             Credential::Bearer(secret) => Self::Bearer(secret.into()),
         }
     }
@@ -87,7 +88,7 @@ impl Kept {
     fn credential(&self) -> Credential<'_> {
         match self {
             Self::Session(secret) => Credential::Session(secret),
-            Self::Workspace(id, secret) => Credential::Workspace(*id, secret),
+            Self::Workspace(origin, secret) => Credential::Workspace(*origin, secret),
             Self::Bearer(secret) => Credential::Bearer(secret),
         }
     }
@@ -112,7 +113,7 @@ mod tests {
         let (ann, bob) = (with("a"), with("b"));
         assert!(opened.is_new((ann, id(1)), now));
         assert!(!opened.is_new((ann, id(1)), now + Duration::from_secs(3599)));
-        let again = hash(Credential::Workspace(id(1), b"a"));
+        let again = hash(Credential::Workspace(WorkspaceOrigin { workspace: id(1), port: None }, b"a"));
         assert!(!opened.is_new((again, id(1)), now), "the same secret is the same session");
         assert!(opened.is_new((ann, id(2)), now) && opened.is_new((bob, id(1)), now));
         assert!(opened.is_new((ann, id(1)), now + Duration::from_secs(3600)));

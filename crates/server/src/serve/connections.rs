@@ -24,6 +24,7 @@ use codehub_proxy::{
     front::{Application, Front, Place, PlaceLimits, Places},
     gate::ProxyIde,
     hosts::Hosts,
+    tls::Tls,
 };
 
 use super::{Listeners, open_files::OpenFiles, workers::Workers};
@@ -43,7 +44,7 @@ const CHECKS_HEADS_WITHIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// The threads that serve connections cannot be had.
 pub async fn run(listeners: impl Into<Listeners>, router: Router, app: &Arc<App>) -> anyhow::Result<()> {
-    let Listeners { people, also, workspaces, checks } = listeners.into();
+    let Listeners { people, also, workspaces, checks, tls } = listeners.into();
     let mut workers = Workers::start().context("the threads that serve connections cannot be started")?;
     let proxy = app.config.role.answers().then(|| start_proxy(app));
     // With a token of its own: requests under way are still activity.
@@ -53,7 +54,7 @@ pub async fn run(listeners: impl Into<Listeners>, router: Router, app: &Arc<App>
     let mut listeners = vec![(people, false)];
     listeners.extend(also.into_iter().map(|listener| (listener, false)));
     listeners.extend(workspaces.map(|listener| (listener, true)));
-    accept_all(listeners, checks.is_some(), router, proxy, app, &mut workers).await;
+    accept_all(listeners, checks.is_some(), tls, router, proxy, app, &mut workers).await;
     if let Some(checks) = checks {
         let _ = checks.await;
     }
@@ -80,6 +81,7 @@ fn flush_activity(app: &App, until: CancellationToken) -> impl Future<Output = (
 async fn accept_all(
     listeners: Vec<(TcpListener, bool)>,
     checks_apart: bool,
+    tls: Option<Arc<Tls>>,
     router: Router,
     proxy: Option<Arc<Proxy>>,
     app: &Arc<App>,
@@ -95,6 +97,7 @@ async fn accept_all(
             workspaces_only,
             trusted_proxies: config.trusted_proxies.clone(),
             heads_within: HEADS_WITHIN,
+            tls: tls.clone(),
         })
     };
     let (listeners, fronts): (Vec<_>, Vec<_>) =
@@ -162,6 +165,8 @@ async fn answer_checks(listener: TcpListener, app: Arc<App>) {
         workspaces_only: false,
         trusted_proxies: app.config.trusted_proxies.clone(),
         heads_within: CHECKS_HEADS_WITHIN,
+        // Machines of the same network, which know the address and no name.
+        tls: None,
     });
     let limits = PlaceLimits {
         total: CHECKS_LISTENER,

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{Router, middleware};
-use codehub_domain::origins::Mode;
+use codehub_domain::{Phase, origins::Mode};
 use codehub_store::{Change, bus::Event};
 use tokio::{net::TcpListener, sync::broadcast::error::RecvError, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -22,11 +22,12 @@ use crate::{
     api,
     app::{self, App},
     auth::first_run::{self, FirstRun},
+    certificate::Certificate,
     config::Config,
     telemetry, web,
 };
 use codehub_coordinator as coordinator;
-use codehub_proxy::idle;
+use codehub_proxy::{idle, tls::Tls};
 
 mod changed;
 mod connections;
@@ -59,12 +60,14 @@ pub struct Listeners {
     pub workspaces: Option<TcpListener>,
     /// For `/healthz`, `/readyz` and `/metrics` alone.
     pub checks: Option<TcpListener>,
+    /// By which all but those are spoken to, where TLS ends here.
+    pub tls: Option<Arc<Tls>>,
 }
 
 impl From<TcpListener> for Listeners {
     /// One for everything.
     fn from(people: TcpListener) -> Self {
-        Self { people, also: Vec::new(), workspaces: None, checks: None }
+        Self { people, also: Vec::new(), workspaces: None, checks: None, tls: None }
     }
 }
 
@@ -82,6 +85,11 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
         None => DataDir::lock(&config.data_dir)?,
     };
     private::close(&config.data_dir)?;
+    let certificate = config.tls.as_ref().map(Certificate::open).transpose()?;
+    let tls = match &certificate {
+        Some(certificate) => Some(Arc::new(Tls::new(certificate.clone())?)),
+        None => None,
+    };
     let (people, also) = bind_people(&mut config).await?;
     let workspaces = bind_workspaces(&mut config).await?;
     let checks = match config.metrics.listen {
@@ -89,7 +97,7 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
         None => None,
     };
     let (listeners, backends) =
-        waiting::for_backends(Listeners { people, also, workspaces, checks }, &config).await?;
+        waiting::for_backends(Listeners { people, also, workspaces, checks, tls }, &config).await?;
     let mut app = App::new(config, backends);
     app.idle =
         Arc::new(idle::Rules::load(app.backends.instances.ide(), app.config.activity.rules.as_deref())?);
@@ -102,6 +110,7 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     let coordinator = app.config.role.coordinates().then(|| tokio::spawn(coordinate(&app, leading.clone())));
     let mut background = background(&app);
     background.push(tokio::spawn(replica.run(Arc::clone(&app))));
+    background.extend(certificate.map(|it| tokio::spawn(it.follow(app.shutdown.clone()))));
     signals::cancel_on_signal(app.shutdown.clone())?;
     run(listeners, router(&app), &app).await?;
 
@@ -113,11 +122,24 @@ pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     if let Some(coordinator) = coordinator {
         let _ = coordinator.await;
     }
+    let left = left_running(&app).await;
     if timeout(STORE_CLOSE, app.store().close()).await.is_err() {
         tracing::warn!("the database was still in use when the server ended");
     }
-    tracing::info!("stopped; workspaces keep running");
+    match left {
+        Some(0) => tracing::info!("stopped; no workspace is running"),
+        Some(count) => {
+            tracing::info!(count, "stopped; workspaces keep running: `codehub stop-all` stops them")
+        }
+        None => tracing::info!("stopped; workspaces keep running"),
+    }
     Ok(())
+}
+
+/// How many workspaces go on without a server; `None` where the database does not say so in time.
+async fn left_running(app: &App) -> Option<u64> {
+    let counts = timeout(STORE_CLOSE, app.store().workspace_counts()).await.ok()?.ok()?;
+    Some(counts.get(&Phase::Running).copied().unwrap_or_default())
 }
 
 /// Leads whenever it can, until the token says otherwise. With SQLite the lock on the data directory makes

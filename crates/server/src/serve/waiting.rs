@@ -1,17 +1,24 @@
 //! Before the database answers: this server lives and says so, but is not ready. A database that is started
 //! later than its servers, or is away while one of them restarts, ends nobody.
 
-use std::{future::IntoFuture as _, net::SocketAddr, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
-    Router,
+    Extension, Router,
     extract::ConnectInfo,
     http::{HeaderMap, StatusCode},
     routing::get,
 };
+use codehub_proxy::tls::Tls;
 use codehub_store::StoreError;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
 use tokio::{net::TcpListener, sync::watch};
+use tokio_util::either::Either;
 
 use super::Listeners;
 use crate::{
@@ -23,6 +30,8 @@ use codehub_coordinator::Backends;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long somebody may take to ask, and to hear that it is not ready.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Builds the backends, however long the database takes to answer. Whoever asks meanwhile is told.
 ///
@@ -36,30 +45,24 @@ pub(super) async fn for_backends(
         Err(error) if is_away(&error) => error,
         built => return Ok((listeners, built?)),
     };
-    let Listeners { people, also, workspaces, checks } = listeners;
+    let Listeners { people, also, workspaces, checks, tls } = listeners;
     let (people, meanwhile) = lend(people)?;
     let (checks, checks_meanwhile) = checks.map(lend).transpose()?.unzip();
     let (problem, current) = watch::channel(String::new());
     let router = router(current, config);
     let checked = async {
         match checks_meanwhile {
-            Some(listener) => answer(listener, router.clone()).await,
+            Some(listener) => answer(listener, None, router.clone()).await,
             None => std::future::pending().await,
         }
     };
     let backends = tokio::select! {
-        ended = answer(meanwhile, router.clone()) => {
-            ended?;
-            anyhow::bail!("the listener was closed");
-        }
-        ended = checked => {
-            ended?;
-            anyhow::bail!("the listener for checks was closed");
-        }
+        never = answer(meanwhile, tls.clone(), router.clone()) => match never {},
+        never = checked => match never {},
         backends = keep_trying(config, error, &problem) => backends?,
     };
     let checks = checks.map(TcpListener::from_std).transpose()?;
-    Ok((Listeners { people: TcpListener::from_std(people)?, also, workspaces, checks }, backends))
+    Ok((Listeners { people: TcpListener::from_std(people)?, also, workspaces, checks, tls }, backends))
 }
 
 /// The same listener twice: to keep, and to use until then.
@@ -69,9 +72,25 @@ fn lend(listener: TcpListener) -> anyhow::Result<(std::net::TcpListener, TcpList
     Ok((listener, lent))
 }
 
-async fn answer(listener: TcpListener, router: Router) -> std::io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).into_future().await
+async fn answer(listener: TcpListener, tls: Option<Arc<Tls>>, router: Router) -> Infallible {
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            // Out of files, most likely.
+            tokio::time::sleep(FIRST_PAUSE).await;
+            continue;
+        };
+        let (tls, service) = (tls.clone(), router.clone().layer(Extension(ConnectInfo(peer))));
+        let answered = async move {
+            let stream = match tls {
+                Some(tls) => tls.accept(stream, ANSWERED_WITHIN).await?,
+                None => Either::Left(stream),
+            };
+            let server = auto::Builder::new(TokioExecutor::new());
+            let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+            connection.await.map_err(std::io::Error::other)
+        };
+        tokio::spawn(tokio::time::timeout(ANSWERED_WITHIN, answered));
+    }
 }
 
 async fn keep_trying(

@@ -56,6 +56,7 @@ pub(crate) const HTTP_SECONDS: &str = "codehub_http_request_duration_seconds";
 pub(crate) const HTTP_CONNECTIONS: &str = "codehub_http_connections";
 /// Open lines to the programs inside workspaces.
 pub(crate) const LINES: &str = "codehub_lines";
+pub(crate) const PORT_CONNECTIONS: &str = "codehub_port_connections_open";
 /// Programs that run by exec.
 pub(crate) const EXECS_OPEN: &str = "codehub_execs_running";
 /// Programs that were run by exec, by how they ended.
@@ -70,6 +71,7 @@ fn describe() {
         "Time until the answer's headers, by route, method and status class"
     );
     metrics::describe_gauge!(HTTP_CONNECTIONS, "Open connections");
+    metrics::describe_gauge!(PORT_CONNECTIONS, "Open connections to ports of workspaces");
     metrics::describe_gauge!(LINES, "Open lines to the programs inside workspaces");
     metrics::describe_gauge!(EXECS_OPEN, "Programs that run by exec");
     metrics::describe_counter!(EXECS, "Programs that were run by exec, by how they ended");

@@ -17,6 +17,7 @@ pub(crate) mod life;
 pub(crate) mod limit;
 pub(crate) mod list;
 pub(crate) mod people;
+pub(crate) mod ports;
 pub(crate) mod recovering;
 pub(crate) mod saving;
 pub(crate) mod together;
@@ -76,6 +77,7 @@ macro_rules! contract_suite {
             people: [names_are_unique_without_case, the_first_admin_is_made_once, edits_take_effect,
                 language_and_theme_end_no_session,
                 the_last_admin_stays, deleting_a_user]
+            ports: [settings_of_ports_are_kept_told_and_written_down, only_so_many_ports_have_settings]
             recovering: [recovery_follows_the_domain, recovery_refuses, recovery_stays_within_the_workspace,
                 recovery_may_go_another_way, recovery_and_its_wish_are_one_step]
             saving: [a_status_comes_back_as_it_was_saved, a_save_is_a_compare_and_swap,

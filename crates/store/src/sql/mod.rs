@@ -17,6 +17,7 @@ mod history;
 mod holds;
 mod leadership;
 mod people;
+mod ports;
 pub(crate) mod reconciling;
 mod recover;
 mod sessions;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    ArchiveRecords, Audit, Clock, Credentials, Garbage, Holds, Leadership, People, Reconciling, Settings,
-    Workspaces,
+    ArchiveRecords, Audit, Clock, Credentials, Garbage, Holds, Leadership, People, Ports, Reconciling,
+    Settings, Workspaces,
 };
 use crate::{Changes, Company, LeaseSeat, Presence, Result, Store};
 
@@ -19,6 +19,7 @@ pub struct Composed {
     pub leadership: Arc<dyn Leadership>,
     pub workspaces: Arc<dyn Workspaces>,
     pub holds: Arc<dyn Holds>,
+    pub ports: Arc<dyn Ports>,
     pub reconciling: Arc<dyn Reconciling>,
     pub garbage: Arc<dyn Garbage>,
     pub people: Arc<dyn People>,
@@ -36,6 +37,7 @@ impl Composed {
             leadership: store.clone(),
             workspaces: store.clone(),
             holds: store.clone(),
+            ports: store.clone(),
             reconciling: store.clone(),
             garbage: store.clone(),
             people: store.clone(),

@@ -1,10 +1,12 @@
 //! Sessions, tokens, known devices, and tries at passwords. Secrets are known here by their hashes only.
 
 use codehub_domain::{
-    SessionId, Timestamp, TokenId, UserId, WorkspaceId,
+    SessionId, Timestamp, TokenId, UserId,
     audit::Act,
     user::{ApiToken, Session, User},
 };
+
+pub use codehub_domain::origins::WorkspaceOrigin;
 
 use super::theme;
 use crate::{Result, row::later};
@@ -80,14 +82,6 @@ pub enum SessionEnd {
     Logout,
     /// Anything else: another sign-in in the same browser, or the password changed meanwhile.
     Revoked,
-}
-
-/// An origin that is not the dashboard's: a workspace's, or that of a port in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkspaceOrigin {
-    pub workspace: WorkspaceId,
-    /// `None`: the workspace itself.
-    pub port: Option<u16>,
 }
 
 /// Somebody on their way from the dashboard to an origin of a workspace.

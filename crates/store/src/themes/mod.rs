@@ -26,7 +26,9 @@ pub use leadership::{Clock, Leadership};
 pub use people::{People, UserChange, UserWithHash};
 pub use reconciling::{Due, Expired, Reading, Reconciling, Saved};
 pub use settings::{BackendPart, Settings};
-pub use workspaces::{Ask, Asked, Created, Holds, ListFilter, ListOrder, Page, Recovered, Workspaces};
+pub use workspaces::{
+    Ask, Asked, Created, Holds, ListFilter, ListOrder, Page, PortSaved, Ports, Recovered, Workspaces,
+};
 
 /// Declares a theme as a trait, and that a [`Composed`] store passes it on to its part of that name.
 macro_rules! theme {

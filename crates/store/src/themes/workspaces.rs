@@ -11,6 +11,7 @@ use codehub_domain::{
     intent::{Edit, NewWorkspace},
     labels::LabelFilter,
     limits::{LimitHit, Limits, RunningWorkspace},
+    ports::PortSettings,
     recovery::{Recovery, RecoveryRefusal},
 };
 
@@ -193,5 +194,25 @@ theme! {
         async fn workspace_release(&self, id: WorkspaceId, hold: Option<HoldId>) -> Result<Option<Workspace>>;
         /// Those that have not ended, the longest first.
         async fn workspace_holds(&self, id: WorkspaceId) -> Result<Vec<Hold>>;
+    }
+}
+
+/// What became of settings for a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PortSaved {
+    Saved,
+    /// There is no such workspace (any more).
+    NotFound,
+    /// So many ports have settings of their own already ([`codehub_domain::ports::MOST_PORTS`]).
+    TooMany,
+}
+
+theme! {
+    /// What owners said about ports.
+    Ports, ports {
+        /// Those that something was said about, by port.
+        async fn workspace_ports(&self, id: WorkspaceId) -> Result<Vec<PortSettings>>;
+        /// Writes over what was said before. What holds without a row needs none, and leaves none.
+        async fn workspace_port_put(&self, by: &Act, id: WorkspaceId, settings: PortSettings) -> Result<PortSaved>;
     }
 }

@@ -180,7 +180,7 @@ pub(super) fn home_owner(spec: &InstanceSpec) -> String {
 pub(super) async fn socket_of(rig: &Rig, spec: &InstanceSpec) -> PathBuf {
     match rig.runtime.upstream(spec.workspace).await.unwrap().unwrap().address {
         Address::Socket(path) => PathBuf::from(&*path),
-        Address::Port(address) => panic!("it listens on {address}"),
+        other => panic!("it listens on {other}"),
     }
 }
 

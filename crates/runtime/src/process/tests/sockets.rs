@@ -10,7 +10,7 @@ use super::{
 fn socket_of(upstream: &Upstream) -> PathBuf {
     match &upstream.address {
         Address::Socket(path) => PathBuf::from(&**path),
-        Address::Port(address) => panic!("it listens on {address}"),
+        other => panic!("it listens on {other}"),
     }
 }
 

@@ -7,6 +7,7 @@ mod audit;
 mod holds;
 mod people;
 mod port;
+mod ports;
 mod workspaces;
 
 #[cfg(test)]
@@ -136,6 +137,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 struct State {
     epoch: i64,
+    ports: BTreeMap<WorkspaceId, BTreeMap<u16, codehub_domain::ports::PortSettings>>,
     holds: BTreeMap<WorkspaceId, Vec<codehub_domain::activity::Hold>>,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     /// By owner and key: what was asked for, what came of it, and when.

@@ -15,6 +15,7 @@ use codehub_domain::{
     event::{Actor, HistoryEntry, Transition},
     gc::{GcRow, Item},
     limits::{Limits, RunningWorkspace},
+    ports::PortSettings,
     recovery::Recovery,
     ttl::TtlPolicy,
     user::{ApiToken, Role, Session, User},
@@ -24,9 +25,10 @@ use super::FakeStore;
 use crate::{
     Adopted, Allowance, ArchiveRecords, Ask, Asked, Attempts, Audit, AuditFilter, BackendPart,
     CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit, Expired, Garbage, GcClaim, Handover,
-    Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, REPLICA_FORGOTTEN_AFTER,
-    Reading, Reconciling, Recovered, Redeemed, ReplicaNote, ReplicaSeen, Result, Saved, SessionEnd, Settings,
-    Store, Tried, UserChange, UserEdit, UserWithHash, WorkspaceOrigin, Workspaces,
+    Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, PortSaved, Ports,
+    REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, Redeemed, ReplicaNote, ReplicaSeen, Result,
+    Saved, SessionEnd, Settings, Store, Tried, UserChange, UserEdit, UserWithHash, WorkspaceOrigin,
+    Workspaces,
 };
 
 #[async_trait]
@@ -170,6 +172,22 @@ impl Workspaces for FakeStore {
 
     async fn workspace_counts(&self) -> Result<BTreeMap<Phase, u64>> {
         self.run("workspace_counts", |step| Ok(step.counts()))
+    }
+}
+
+#[async_trait]
+impl Ports for FakeStore {
+    async fn workspace_ports(&self, id: WorkspaceId) -> Result<Vec<PortSettings>> {
+        self.run("workspace_ports", |step| Ok(step.ports(id)))
+    }
+
+    async fn workspace_port_put(
+        &self,
+        by: &Act,
+        id: WorkspaceId,
+        settings: PortSettings,
+    ) -> Result<PortSaved> {
+        self.run("workspace_port_put", |step| Ok(step.port_put(by, id, &settings)))
     }
 }
 
