@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     DockerConfig, Reach,
-    engine::{LABEL_CONFIG, LABEL_GENERATION, LABEL_INSTANCE, LABEL_WORKSPACE},
+    engine::{LABEL_CONFIG, LABEL_ETC, LABEL_GENERATION, LABEL_INSTANCE, LABEL_WORKSPACE},
     sockets::{IO, SOCKET},
     users::{ETC, Owner},
 };
@@ -28,6 +28,8 @@ const OPEN_FILES: i64 = 16_384;
 pub(super) struct Made<'a> {
     /// The directory in which it listens, where it does.
     pub(super) sockets: Option<&'a Path>,
+    /// The volume with its list of users, where it has one of its own.
+    pub(super) etc: Option<&'a str>,
     /// What its program asks for, where it does.
     pub(super) secret: Option<&'a str>,
 }
@@ -69,10 +71,6 @@ pub(super) fn workspace(
     if on_socket {
         env.push(format!("CODEHUB_SOCKET={SOCKET}"));
     }
-    let mut mounts = vec![volume_mount(&spec.volume.to_string(), &config.home, false)];
-    if config.users.uid.is_none() {
-        mounts.push(etc_mount());
-    }
     let mut body = ContainerCreateBody {
         hostname: Some("workspace".to_owned()),
         user: Some(format!("{uid}:{gid}")),
@@ -84,7 +82,7 @@ pub(super) fn workspace(
         working_dir: Some(config.home.clone()),
         stop_timeout: i64::try_from(config.stop_grace.as_secs()).ok(),
         host_config: Some(HostConfig {
-            mounts: Some(mounts),
+            mounts: Some(vec![volume_mount(&spec.volume.to_string(), &config.home, false)]),
             port_bindings: (config.reach == Reach::Port).then(|| {
                 let binding =
                     PortBinding { host_ip: Some("127.0.0.1".to_owned()), host_port: Some(String::new()) };
@@ -104,8 +102,10 @@ pub(super) fn workspace(
     if let (Some(guard), Some(secret)) = (&config.ide.guard, made.secret) {
         env.push(format!("{}={secret}", guard.env));
     }
-    if let (Some(place), Some(host)) = (made.sockets, &mut body.host_config) {
-        host.mounts.get_or_insert_default().push(socket_mount(place));
+    if let Some(host) = &mut body.host_config {
+        let mounts = host.mounts.get_or_insert_default();
+        mounts.extend(made.etc.map(|volume| etc_mount(volume, &config.deployment, &id)));
+        mounts.extend(made.sockets.map(socket_mount));
     }
     let labels = HashMap::from([
         (LABEL_INSTANCE.to_owned(), config.deployment.clone()),
@@ -171,10 +171,20 @@ pub(super) fn volume_mount(volume: &str, target: &str, read_only: bool) -> Mount
     }
 }
 
-/// The image's own, in a volume that goes with the container: the user's name can be put there although the container's root is
+/// The image's own, in a volume that the engine fills from it: the user's name can be put there although the container's root is
 /// read-only. It is root's, as in the image.
-fn etc_mount() -> Mount {
-    Mount { typ: Some(MountType::VOLUME), target: Some(ETC.to_owned()), ..Mount::default() }
+fn etc_mount(volume: &str, deployment: &str, id: &str) -> Mount {
+    let labels = HashMap::from([
+        (LABEL_INSTANCE.to_owned(), deployment.to_owned()),
+        (LABEL_ETC.to_owned(), id.to_owned()),
+    ]);
+    Mount {
+        typ: Some(MountType::VOLUME),
+        source: Some(volume.to_owned()),
+        target: Some(ETC.to_owned()),
+        volume_options: Some(MountVolumeOptions { labels: Some(labels), ..MountVolumeOptions::default() }),
+        ..Mount::default()
+    }
 }
 
 /// The directory in which it listens. The engine refuses one that is not on its own machine.

@@ -18,6 +18,8 @@ pub(super) const LABEL_WORKSPACE: &str = "codehub.workspace";
 pub(super) const LABEL_GENERATION: &str = "codehub.generation";
 pub(super) const LABEL_OWNER: &str = "codehub.owner";
 pub(super) const LABEL_CONFIG: &str = "codehub.config";
+/// On volumes with a workspace's `/etc`: whose.
+pub(super) const LABEL_ETC: &str = "codehub.etc";
 /// On helper containers: which job.
 pub(super) const LABEL_JOB: &str = "codehub.job";
 

@@ -10,7 +10,7 @@
 //! - **As configured.** What ended, or was made with another image, limit or mount, is made anew.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -89,6 +89,9 @@ struct Inner {
     watch: tokio::sync::Mutex<Watch>,
     /// The volumes that this process has furnished.
     furnished: Mutex<HashMap<WorkspaceId, Generation>>,
+    /// The homes that this process has seen to be their users', and the lists in which it has seen those to have names.
+    given: Mutex<HashMap<WorkspaceId, (Generation, Owner)>>,
+    named: Mutex<HashSet<String>>,
     /// Where containers listen.
     sockets: Arc<Sockets>,
     /// At which sockets containers were last seen: what runs is proxied while the engine is away.
@@ -120,6 +123,8 @@ impl DockerRuntime {
             making: tokio::sync::Mutex::default(),
             watch: tokio::sync::Mutex::default(),
             furnished: Mutex::default(),
+            given: Mutex::default(),
+            named: Mutex::default(),
             seen_at: Mutex::default(),
             alive: Mutex::default(),
             answered: Mutex::default(),
@@ -321,8 +326,12 @@ impl Inner {
             let _one = self.making.lock().await;
             self.network.ensure(&self.engine, &self.config).await
         };
-        let (before, there, network) =
-            tokio::join!(self.ours(spec.workspace), client.inspect_volume(&volume), network);
+        let (before, there, etc, network) = tokio::join!(
+            self.ours(spec.workspace),
+            client.inspect_volume(&volume),
+            self.list_of_users(spec),
+            network
+        );
         if let Some((generation, container)) = before? {
             let label = |labels: &HashMap<String, String>| labels.get(LABEL_CONFIG).cloned();
             let made_with =
@@ -351,7 +360,8 @@ impl Inner {
             Reach::Socket => Some(self.prepare_sockets(spec.workspace).await?),
             Reach::Address | Reach::Port => None,
         };
-        let made = Made { sockets: place.as_deref(), secret: secret.as_deref() };
+        let etc = etc?;
+        let made = Made { sockets: place.as_deref(), etc: etc.as_deref(), secret: secret.as_deref() };
         let body = body::workspace(&self.config, &self.network.name, spec, owner, made);
         let name = container_name(spec.workspace);
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
@@ -382,11 +392,8 @@ impl Inner {
         })?;
         let exact = exact.id;
         shut_in?;
-        if users::owner_of(&self.engine, &exact, &self.config.home).await? != owner {
-            tracing::info!(workspace = %spec.workspace, uid = owner.0, "gives a home to the workspace's user");
-            self.jobs.give(&spec.volume, fence).await?;
-        }
-        self.name_user(spec, &exact, owner).await;
+        self.give_home(spec, &exact, owner, fence).await?;
+        self.name_user(spec, &exact, owner, etc).await;
         self.write_default_files(spec, &exact, owner).await;
         if let Err(fenced) = fence.check().await {
             // It never ran, and whoever leads now makes its own.
@@ -453,12 +460,52 @@ impl Inner {
         Ok(Some(Instance { generation, state }))
     }
 
+    /// The volume for the list of users, where there is to be one. A new one has no names in it, whatever was known of it.
+    async fn list_of_users(&self, spec: &InstanceSpec) -> Result<Option<String>> {
+        if self.config.users.uid.is_some() {
+            return Ok(None);
+        }
+        let client = self.engine.client().await?;
+        let image = found(client.inspect_image(&spec.image_ref).await);
+        let image = image.map_err(self.engine.failed("look at an image"))?.and_then(|image| image.id);
+        let volume = users::etc_volume(&spec.volume, image.as_deref().unwrap_or(&spec.image_ref));
+        let there = found(client.inspect_volume(&volume).await);
+        if there.map_err(self.engine.failed("look at a volume"))?.is_none() {
+            self.named.lock().unwrap_or_else(PoisonError::into_inner).remove(&volume);
+        }
+        Ok(Some(volume))
+    }
+
+    /// Nothing runs yet in this container, nor in the home that is mounted in it.
+    async fn give_home(
+        &self,
+        spec: &InstanceSpec,
+        container: &str,
+        owner: Owner,
+        fence: &Fence,
+    ) -> Result<()> {
+        let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = (spec.generation(), owner);
+        if given().get(&spec.workspace) == Some(&known) {
+            return Ok(());
+        }
+        if users::owner_of(&self.engine, container, &self.config.home).await? != owner {
+            tracing::info!(workspace = %spec.workspace, uid = owner.0, "gives a home to the workspace's user");
+            self.jobs.give(&spec.volume, fence).await?;
+        }
+        given().insert(spec.workspace, known);
+        Ok(())
+    }
+
     /// A user without a name is a user all the same.
-    async fn name_user(&self, spec: &InstanceSpec, container: &str, owner: Owner) {
-        if self.config.users.uid.is_none()
-            && let Err(error) = users::name(&self.engine, container, owner, &self.config.home).await
-        {
-            tracing::warn!(workspace = %spec.workspace, %error, "the workspace's user has no name in its container");
+    async fn name_user(&self, spec: &InstanceSpec, container: &str, owner: Owner, list: Option<String>) {
+        let named = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(list) = list.filter(|list| !named().contains(list)) else { return };
+        match users::name(&self.engine, container, owner, &self.config.home).await {
+            Ok(()) => drop(named().insert(list)),
+            Err(error) => {
+                tracing::warn!(workspace = %spec.workspace, %error, "the workspace's user has no name in its container");
+            }
         }
     }
 

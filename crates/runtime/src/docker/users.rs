@@ -11,8 +11,10 @@ use bollard::{
     body_full,
     query_parameters::{DownloadFromContainerOptionsBuilder, UploadToContainerOptionsBuilder},
 };
-use codehub_domain::WorkspaceId;
+use codehub_archive::hex;
+use codehub_domain::{VolumeKey, WorkspaceId};
 use futures::StreamExt as _;
+use sha2::{Digest as _, Sha256};
 
 use super::engine::{Engine, is_missing};
 use crate::{Result, RuntimeError};
@@ -67,6 +69,13 @@ pub(super) fn own_uid(id: WorkspaceId, mapped: bool) -> u32 {
     let [.., a, b, c, d] = *id.as_uuid().as_bytes();
     let number = u32::from_be_bytes([a, b, c, d]);
     if mapped { FIRST_MAPPED + number % MAPPED } else { FIRST_UID + number % UIDS }
+}
+
+/// What the volume with the list of users is called: one for each image that a home has been used with.
+pub(super) fn etc_volume(home: &VolumeKey, image: &str) -> String {
+    let VolumeKey { workspace, generation, .. } = home;
+    let digest = Sha256::digest(image.as_bytes());
+    format!("codehub-ws-{workspace}-etc-{generation}-{}", hex(&digest[..6]))
 }
 
 /// Whose a home is, seen through a container that it is mounted in.

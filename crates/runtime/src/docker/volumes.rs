@@ -15,7 +15,9 @@ use bollard::query_parameters::{ListVolumesOptionsBuilder, RemoveVolumeOptionsBu
 use codehub_domain::{Generation, UserId, VolumeKey, WorkspaceId};
 
 use super::{
-    engine::{Engine, LABEL_GENERATION, LABEL_INSTANCE, LABEL_JOB, LABEL_OWNER, LABEL_WORKSPACE, Labels},
+    engine::{
+        Engine, LABEL_ETC, LABEL_GENERATION, LABEL_INSTANCE, LABEL_JOB, LABEL_OWNER, LABEL_WORKSPACE, Labels,
+    },
     engine::{found, is_status, label_filter, read_labels},
     jobs::{Job, Jobs},
 };
@@ -61,6 +63,25 @@ impl DockerVolumes {
         Ok(true)
     }
 
+    /// Before the home: what is left behind of it is found again as long as there is one.
+    async fn delete_lists_of_users(&self, key: &VolumeKey) -> Result<()> {
+        let client = self.engine.client().await?;
+        let id = key.workspace.to_string();
+        let labels = label_filter(&[(LABEL_INSTANCE, &self.deployment), (LABEL_ETC, &id)]);
+        let options = ListVolumesOptionsBuilder::new().filters(&labels).build();
+        let listed = client.list_volumes(Some(options)).await.map_err(self.engine.failed("list volumes"))?;
+        for volume in listed.volumes.unwrap_or_default() {
+            let options = RemoveVolumeOptionsBuilder::new().force(false).build();
+            match found(client.remove_volume(&volume.name, Some(options)).await) {
+                Ok(_) => {}
+                // Of another generation, which runs.
+                Err(error) if is_status(&error, 409) => {}
+                Err(error) => return Err(self.engine.failed("remove a volume")(error).into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Volumes whose making has not ended.
     async fn unfinished(&self) -> Result<HashSet<String>> {
         let filter = label_filter(&[(LABEL_INSTANCE, &self.deployment), (LABEL_JOB, Job::PREPARE)]);
@@ -98,6 +119,7 @@ impl Volumes for DockerVolumes {
         fence.check().await?;
         // A helper that an earlier CodeHub left must not hold on to it, nor write to it meanwhile.
         self.jobs.end_of_volume(key).await?;
+        self.delete_lists_of_users(key).await?;
         if !self.ours(key).await? {
             return Ok(());
         }

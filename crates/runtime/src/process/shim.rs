@@ -21,7 +21,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt::Display,
     fs::File,
-    io::Write as _,
+    io::{Seek as _, Write as _},
     os::{
         fd::AsFd,
         unix::{
@@ -33,6 +33,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit, setsid, umask};
 
 /// The environment variable with the process id of the program itself.
@@ -188,9 +189,17 @@ fn run(
     let ended = if let Some(path) = line {
         first_process(Line { path, shares_network }, command, &mut launched)
     } else if stay {
+        let notes = notes();
+        if let Some(copy) = notes.as_ref().and_then(|notes| notes.try_clone().ok()) {
+            command.stderr(copy);
+        }
         command.spawn().and_then(|mut child| {
             launched();
             let status = child.wait()?;
+            if let Some(mut notes) = notes.filter(|_| !status.success()) {
+                // There are none where it was the program that failed.
+                let _ = notes.rewind().and_then(|()| std::io::copy(&mut notes, &mut std::io::stderr()));
+            }
             let signal = status.signal().map(|signal| 128 + signal);
             Ok(status.code().or(signal).unwrap_or(FAILED))
         })
@@ -200,6 +209,23 @@ fn run(
     match ended {
         Ok(status) => std::process::exit(status),
         Err(error) => format!("cannot run {}: {error}", program.display()),
+    }
+}
+
+/// Takes what `pasta` says before there is a network. That is for the log only where it does not get that far: it complains
+/// about much that does not matter. A file without a name that cannot grow any more once there is one.
+fn notes() -> Option<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    memfd_create("notes", flags).ok().map(File::from)
+}
+
+/// In the process after `pasta`: from here on what goes wrong is told in the log, where output goes, too.
+fn leave_notes() {
+    let stderr = std::io::stderr();
+    // Nothing but [`notes`] can be sealed.
+    if fcntl_add_seals(&stderr, SealFlags::GROW).is_ok() {
+        let _ = ftruncate(&stderr, 0);
+        let _ = rustix::stdio::dup2_stderr(std::io::stdout());
     }
 }
 
@@ -233,6 +259,7 @@ fn apply(word: &OsStr) -> Result<(), String> {
 
 /// All of them or an error: a workspace that could reach more than it should does not start.
 fn make_routes(value: &[u8]) -> Result<(), String> {
+    leave_notes();
     let end = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
     let (ip, batch) = value.split_at(end);
     let ip = OsString::from_vec(ip.to_vec());

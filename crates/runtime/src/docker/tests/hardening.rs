@@ -31,7 +31,7 @@ async fn what_the_engine_says_of_a_container_equals_the_list() {
     let etc = rig.docker(&["inspect", "-f", etc, &container]);
     // What is different in every container or on every engine, by what it is.
     let text = text
-        .replace(&etc, "{the container's own}")
+        .replace(&etc, "{workspace's list of users}")
         .replace(&home_owner(&spec), "{workspace's user}:1000")
         .replace(place.parent().unwrap().to_str().unwrap(), "{data}/run/{workspace}-{number}")
         .replace(&root, "{engine}")

@@ -65,7 +65,7 @@ async fn a_container_of_an_earlier_version_is_adopted_and_replaced_by_one_on_a_s
 async fn an_engine_that_does_not_see_our_directory_says_so_in_words_that_we_know() {
     let Some(rig) = Rig::new().await else { return };
     let spec = rig.running().await;
-    let made = body::Made { sockets: Some(Path::new("/no/such/directory")), secret: None };
+    let made = body::Made { sockets: Some(Path::new("/no/such/directory")), ..body::Made::default() };
     let name = format!("codehub-{}", rig.deployment);
     let body = body::workspace(rig.runtime.config(), &name, &spec, (1000, 1000), made);
     let refused = rig.jobs.engine().client().await.unwrap().create_container(None, body).await.unwrap_err();

@@ -64,8 +64,19 @@ async fn a_workspaces_user_has_a_name_and_a_home_and_leaves_nothing_behind() {
     let format = "{{range .Mounts}}{{if eq .Destination \"/etc\"}}{{.Name}}{{end}}{{end}}";
     let etc = rig.docker(&["inspect", "-f", format, &container_name(one.workspace)]);
     assert!(volumes().contains(&etc));
+    // The next start finds it as it is, and one that somebody removed is made anew.
+    for remove in [false, true] {
+        rig.runtime.stop(one.workspace).await.unwrap();
+        assert!(volumes().contains(&etc));
+        if remove {
+            rig.docker(&["volume", "rm", &etc]);
+        }
+        start(&rig.runtime, &one).await;
+        assert_eq!(rig.inside(&one, "id -un").1, "coder");
+    }
     rig.runtime.stop(one.workspace).await.unwrap();
-    assert!(!volumes().contains(&etc), "its list of users went with the container");
+    rig.volumes.delete(&one.volume, &Fence::open()).await.unwrap();
+    assert!(!volumes().contains(&etc), "its list of users went with the home");
 }
 
 const FILL: &str = "cd /home/coder && echo text > note && busybox mkdir -p shut/deep && echo deep > shut/deep/file && \

@@ -309,6 +309,24 @@ async fn what_an_older_codehub_shut_in_is_adopted_and_ended() {
     assert!(place.processes().is_empty());
 }
 
+/// What makes the network complains about much that does not matter, and is heard where it does.
+#[tokio::test]
+async fn the_log_is_the_programs_own() {
+    let Some(place) = place(shell("echo out; echo err >&2; echo up > up; sleep 600")).await else { return };
+    let runtime = place.started_until("up").await;
+    let log = place.log(&runtime).await;
+    assert!(log.contains("out\n") && log.contains("err\n"), "{log}");
+    for strange in ["syslog", "uid_map", "mappings"] {
+        assert!(!log.contains(strange), "{log}");
+    }
+    runtime.stop(place.id).await.unwrap();
+    let shim = entry("shim_entry");
+    let words = ["stay", "--", "sh", "-c", "echo why >&2; exit 3"];
+    let failed = Command::new(shim.program).args(shim.args).args(words).output().unwrap();
+    assert_eq!(failed.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("why\n"), "{failed:?}");
+}
+
 #[tokio::test]
 async fn the_status_of_a_shut_in_program_is_told() {
     for place in places(shell("exit 4")).await {
