@@ -3,6 +3,7 @@ server from npm that loads anew after an edit."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from codehub import PASSWORD, ROOT, wait_for
+from ide import Ide
 from test_origins import free_port
 
 NODE = Path.home() / ".cache/codehub-test/node24/bin"
@@ -50,6 +52,18 @@ def test_a_page_waits_for_its_program_and_opens_it(server, tab):
     assert page.goto(other).status == 502
     page.get_by_role("link", name=str(port)).click()
     expect(page.get_by_role("link", name="hello.txt")).to_be_visible()
+
+
+def test_an_address_that_a_program_prints_leads_to_its_port(server, tab):
+    id, port = server.api.create("links"), free_port()
+    page = tab(server, strict=False)
+    ide = Ide(page).open(id)
+    ide.run(f"echo at http://0.0.0.0:{port}/a?b=c")
+    line = page.locator(".row-line", has_text=re.compile(r"^at http://0\.0\.0\.0")).locator("visible=true").last
+    line.click(button="right", position={"x": 90, "y": 6})
+    with page.context.expect_page() as opening:
+        page.get_by_test_id("term-menu-open").click()
+    expect(opening.value).to_have_url(address(server, id, port) + "a?b=c")
 
 
 def test_websockets_pass(server, tab):

@@ -66,7 +66,7 @@ pub struct WorkspaceView {
     /// What moves the moment it sleeps, besides activity: whoever waits for that hears of a change.
     pub standby_ttl_seconds: Option<u32>,
     pub held_until: Option<Timestamp>,
-    /// What its owner said about its ports.
+    /// What its owner said about its ports, where that was asked for.
     pub ports: Vec<PortSettings>,
 }
 
@@ -170,8 +170,8 @@ pub struct GateError(pub String);
 pub trait Gate: Send + Sync + 'static {
     /// `None`: not ours, or not valid any more.
     async fn identify(&self, credential: Credential<'_>) -> Result<Option<Caller>, GateError>;
-    /// `None`: never existed.
-    async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError>;
+    /// `None`: never existed. What the owner said about its ports is looked up only with `ports`.
+    async fn workspace(&self, id: WorkspaceId, ports: bool) -> Result<Option<WorkspaceView>, GateError>;
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
     /// What listens on this port in the workspace, if anything does: connecting tells.
     fn port(&self, id: WorkspaceId, port: u16) -> Upstream;

@@ -456,7 +456,7 @@ impl Proxy {
         if let Some(arrival) = request.extensions().get::<front::Arrival>() {
             arrival.place.signed_in();
         }
-        let (entry, view) = self.routes.find(context.id).await?;
+        let (entry, view) = self.routes.find(context.id, context.port.is_some()).await?;
         self.callers.admit(&view, identified.caller, context.port)?;
         let owns = view.owner == identified.caller.user;
         if context.door == Door::Open {

@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -44,6 +44,8 @@ pub struct Entry {
     /// Grows whenever the address is forgotten.
     moves: AtomicU64,
     freshness: Mutex<Freshness>,
+    /// Somebody opens ports of it, so that what its owner said about them is read with the rest.
+    ports: AtomicBool,
     /// One reader at a time asks the store; the others wait for what it finds.
     reading: tokio::sync::Mutex<()>,
     /// The last answer to a wake, and when it was given: see `wake`.
@@ -77,6 +79,7 @@ impl Entry {
             news: AtomicU64::new(0),
             moves: AtomicU64::new(0),
             freshness: Mutex::default(),
+            ports: AtomicBool::new(false),
             reading: tokio::sync::Mutex::default(),
             woken: tokio::sync::Mutex::default(),
         }
@@ -159,11 +162,16 @@ impl Routes {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
-    /// The entry of a workspace and its view, from the cache when that is fresh.
+    /// The entry of a workspace and its view, from the cache when that is fresh. With `ports`, the view tells what the
+    /// owner said about them.
     ///
     /// # Errors
     /// There is no such workspace, or the store does not answer.
-    pub async fn find(&self, id: WorkspaceId) -> Result<(Arc<Entry>, Arc<WorkspaceView>), ProxyError> {
+    pub async fn find(
+        &self,
+        id: WorkspaceId,
+        ports: bool,
+    ) -> Result<(Arc<Entry>, Arc<WorkspaceView>), ProxyError> {
         let entry = match self.get(id) {
             Some(entry) => entry,
             None => {
@@ -173,6 +181,10 @@ impl Routes {
                 entries.entry(id).or_insert_with(new).clone()
             }
         };
+        if ports && !entry.ports.swap(true, Ordering::AcqRel) {
+            // What was read without them does not count.
+            entry.invalidate();
+        }
         if let Some(view) = entry.fresh() {
             return Ok((entry, view));
         }
@@ -226,13 +238,14 @@ impl Routes {
         self.view(entry).await
     }
 
-    async fn read(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, ProxyError> {
-        self.gate.workspace(id).await.map_err(|error| ProxyError::Store(error.to_string()))
+    async fn read(&self, entry: &Entry) -> Result<Option<WorkspaceView>, ProxyError> {
+        let ports = entry.ports.load(Ordering::Acquire);
+        self.gate.workspace(entry.id, ports).await.map_err(|error| ProxyError::Store(error.to_string()))
     }
 
     async fn refresh(&self, entry: &Entry) -> Result<Arc<WorkspaceView>, ProxyError> {
         let news = entry.news.load(Ordering::Acquire);
-        let view = self.read(entry.id).await?.map(Arc::new);
+        let view = self.read(entry).await?.map(Arc::new);
         if let Some(view) = &view {
             entry.cell.set_mode(view.activity_mode.unwrap_or_else(|| self.activity.mode()));
         }

@@ -70,6 +70,10 @@ impl Files {
     fn read(files: &TlsFiles) -> Result<Self, Unusable> {
         let read = |path: &Path, setting| {
             let unreadable = |why| Unusable::Unreadable { path: path.to_owned(), setting, why };
+            // Opening a pipe would wait for somebody at its other end.
+            if !fs::metadata(path).map_err(unreadable)?.is_file() {
+                return Err(unreadable(io::Error::other("it is not a file")));
+            }
             fs::read(path).map_err(unreadable)
         };
         Ok(Self { cert: read(&files.cert, "TLS_CERT")?, key: read(&files.key, "TLS_KEY")? })
@@ -200,7 +204,7 @@ impl Certificate {
     /// Reads it again whenever its files change, until then.
     pub async fn follow(self: Arc<Self>, until: CancellationToken) {
         let mut tick = tokio::time::interval(LOOK_EVERY);
-        let mut looks = Looks { used: Files::read(&self.files).ok(), last: None };
+        let mut looks = Looks { used: Files::read(&self.files).ok(), last: None, refused: None };
         loop {
             tokio::select! {
                 () = until.cancelled() => return,
@@ -222,7 +226,8 @@ impl Certificate {
         let now = Files::read(&self.files).ok();
         let settled = now == looks.last;
         looks.last.clone_from(&now);
-        if !settled || now == looks.used {
+        // What was refused may be good by now: its mode was changed, or its time has come.
+        if !settled || (now == looks.used && looks.refused.is_none()) {
             return;
         }
         looks.used.clone_from(&now);
@@ -237,10 +242,15 @@ impl Certificate {
                 tracing::info!(expires = %loaded.expires, "the TLS certificate was read again");
                 metrics::counter!(REREADS, "outcome" => "ok").increment(1);
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded.certified;
+                looks.refused = None;
             }
             Err(error) => {
-                tracing::error!(%error, "the new TLS certificate cannot be used; the one from before still is");
-                metrics::counter!(REREADS, "outcome" => "failed").increment(1);
+                let why = Some(error.to_string());
+                if looks.refused != why {
+                    tracing::error!(%error, "the new TLS certificate cannot be used: the old one stays in use");
+                    metrics::counter!(REREADS, "outcome" => "failed").increment(1);
+                }
+                looks.refused = why;
             }
         }
     }
@@ -250,6 +260,8 @@ impl Certificate {
 struct Looks {
     used: Option<Files>,
     last: Option<Files>,
+    /// Why they are useless, as was said.
+    refused: Option<String>,
 }
 
 fn tell(loaded: &Loaded) {
@@ -350,6 +362,9 @@ mod tests {
         assert!(place.says().contains("is valid from 2098-01-01"), "{}", place.says());
         fs::remove_file(&place.files.key).unwrap();
         assert!(place.says().contains("(TLS_KEY) cannot be read"), "{}", place.says());
+        fs::create_dir(&place.files.key).unwrap();
+        assert!(place.says().contains("it is not a file"), "{}", place.says());
+        fs::remove_dir(&place.files.key).unwrap();
         fs::remove_file(&place.files.cert).unwrap();
         assert!(place.says().contains("(TLS_CERT) cannot be read"), "{}", place.says());
     }
@@ -359,7 +374,7 @@ mod tests {
         let (first, second) = (made(&["first"], GOOD), made(&["second"], GOOD));
         let place = Place::new(&first);
         let certificate = Certificate::open(&place.files).unwrap();
-        let mut looks = Looks { used: Files::read(&place.files).ok(), last: None };
+        let mut looks = Looks { used: Files::read(&place.files).ok(), last: None, refused: None };
         let leaf = || certificate.current.read().unwrap().cert[0].to_vec();
         let before = leaf();
         let mut look = |times| (0..times).for_each(|_| certificate.look(&mut looks));
@@ -385,5 +400,13 @@ mod tests {
         place.write(&first.0, &first.1);
         look(2);
         assert_eq!(leaf(), before, "and a good one is used after it");
+        // What is put right without being written anew is used, too.
+        place.write(&second.0, &second.1);
+        place.mode(0o644);
+        look(3);
+        assert_eq!(leaf(), before, "a key that everybody can read");
+        place.mode(0o600);
+        look(1);
+        assert_eq!(leaf(), after, "and nobody else");
     }
 }

@@ -3,6 +3,7 @@
 use reqwest::{Body, Method};
 
 use super::*;
+use crate::support::{ADMIN, PASSWORD};
 
 async fn put(server: &Server, id: &str, path: &str, content: impl Into<Body>) -> (u16, Value) {
     let url = server.url(&format!("/api/v1/workspaces/{id}/files?path={path}"));
@@ -158,4 +159,38 @@ async fn a_file_is_written_whole_or_not_at_all() {
     })
     .await;
     assert_eq!(sh(&server, &id, "cat file").await, "whole");
+}
+
+/// What is cut off must not look whole to whoever saves it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_breaks_off_with_the_right_to_it() {
+    let server = Setup::new().start().await;
+    let id = server.create(json!({ "name": "downloads" })).await;
+    sh(&server, &id, "head -c 100000000 /dev/zero > big").await;
+    let file = format!("/workspaces/{id}/files?path=big");
+    breaks_off(&server, &file).await;
+    server.go(&id, "archive").await;
+    let archives = server.get(&format!("/workspaces/{id}/archives")).await;
+    let archive = archives["items"][0]["id"].as_str().unwrap();
+    breaks_off(&server, &format!("/workspaces/{id}/archives/{archive}/file?path=big")).await;
+}
+
+async fn breaks_off(server: &Server, path: &str) {
+    let token = server.sign_in(ADMIN, PASSWORD).await;
+    let url = server.url(&format!("/api/v1{path}"));
+    let mut answer = server.client.get(url).bearer_auth(&token).send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {answer:?}");
+    assert!(answer.chunk().await.unwrap().is_some());
+    let tokens = server.get("/auth/tokens").await;
+    let newest =
+        tokens["items"].as_array().unwrap().iter().max_by_key(|it| it["id"].as_str().unwrap().to_owned());
+    let id = newest.unwrap()["id"].as_str().unwrap();
+    let (status, said) = server.call_as(&token, Method::DELETE, &format!("/auth/tokens/{id}"), None).await;
+    assert!(status.is_success(), "{said}");
+    let rest = async {
+        while answer.chunk().await?.is_some() {}
+        Ok::<_, reqwest::Error>(())
+    };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(20), rest).await.expect("it ends");
+    assert!(ended.is_err(), "{path} looks whole");
 }

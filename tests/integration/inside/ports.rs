@@ -296,3 +296,24 @@ impl<'a> Browser<'a> {
         panic!("it leads in circles");
     }
 }
+
+/// Where all workspaces are in one network, the same number may be somebody else's at another address.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_at_the_same_number_gets_nothing() {
+    let server = by_name(Setup::new()).start().await;
+    let id = server.create(json!({ "name": "shared" })).await;
+    let port = free_port();
+    let neighbour = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    neighbour.set_nonblocking(true).unwrap();
+    let visitor = Visitor::new(&server, &id, port, &server.token);
+    serve(&server, &id, "127.0.0.2", port).await;
+    assert_eq!(
+        visitor.get("/", false).await.0,
+        StatusCode::BAD_GATEWAY,
+        "only the neighbour is at 127.0.0.1"
+    );
+    serve(&server, &id, "::1", port).await;
+    let (status, seen) = visitor.get("/mine", false).await;
+    assert!(status == StatusCode::OK && seen.starts_with("GET /mine "), "{status} {seen}");
+    assert_eq!(neighbour.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody came");
+}

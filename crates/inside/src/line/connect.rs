@@ -4,7 +4,7 @@
 //! that is asked before and after: a number that somebody else has taken meanwhile is not passed on.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub(super) async fn connect(
             format!("{} connections are open already", super::protocol::CONNECTIONS_AT_ONCE),
         )
     })?;
-    context.check_owner(port).await?;
-    let stream = timeout(WITHIN, to_loopback(port)).await;
+    let addresses = context.addresses(port).await?;
+    let stream = timeout(WITHIN, to_one_of(&addresses, port)).await;
     let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
         ApiError::new(
             StatusCode::BAD_GATEWAY,
@@ -45,7 +45,12 @@ pub(super) async fn connect(
             format!("nothing answers on port {port}: {error}"),
         )
     })?;
-    context.check_owner(port).await?;
+    let reached = stream.peer_addr().map(|peer| peer.ip());
+    if !reached.is_ok_and(|reached| addresses.contains(&reached))
+        || context.addresses(port).await? != addresses
+    {
+        return Err(nobody(port));
+    }
     let (from, mut to) = stream.into_split();
     tokio::spawn(async move {
         let mut sent = body.into_data_stream();
@@ -63,29 +68,36 @@ pub(super) async fn connect(
     Ok(Response::new(Body::from_stream(received)))
 }
 
-async fn to_loopback(port: u16) -> io::Result<TcpStream> {
-    let at = |ip: IpAddr| SocketAddr::new(ip, port);
-    let stream = match TcpStream::connect(at(Ipv4Addr::LOCALHOST.into())).await {
-        Ok(stream) => stream,
-        Err(first) => TcpStream::connect(at(Ipv6Addr::LOCALHOST.into())).await.map_err(|_| first)?,
-    };
-    stream.set_nodelay(true)?;
-    Ok(stream)
+/// The first that answers, or why the first did not.
+async fn to_one_of(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+    let mut why = None;
+    for address in addresses {
+        match TcpStream::connect(SocketAddr::new(*address, port)).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => why = why.or(Some(error)),
+        }
+    }
+    Err(why.unwrap_or_else(|| io::ErrorKind::ConnectionRefused.into()))
+}
+
+fn nobody(port: u16) -> ApiError {
+    ApiError::new(
+        StatusCode::BAD_GATEWAY,
+        "NOTHING_LISTENS",
+        format!("nothing in this workspace listens on port {port}"),
+    )
 }
 
 impl Context {
-    async fn check_owner(&self, port: u16) -> Result<()> {
+    /// Where this port is the workspace's, and nobody else's.
+    async fn addresses(&self, port: u16) -> Result<Vec<IpAddr>> {
         if !self.shares_network {
-            return Ok(());
+            return Ok(ports::LOOPBACKS.to_vec());
         }
-        let listens = blocking(move || Ok(ports::ours().iter().any(|found| found.port == port))).await?;
-        if listens {
-            return Ok(());
-        }
-        Err(ApiError::new(
-            StatusCode::BAD_GATEWAY,
-            "NOTHING_LISTENS",
-            format!("nothing in this workspace listens on port {port}"),
-        ))
+        let found = blocking(move || Ok(ports::our_loopbacks(port))).await?;
+        if found.is_empty() { Err(nobody(port)) } else { Ok(found) }
     }
 }

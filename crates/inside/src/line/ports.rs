@@ -16,6 +16,8 @@ use crate::process_table;
 /// More are not told.
 const MOST: usize = 256;
 const LISTEN: &str = "0A";
+/// Where a port is looked for, the first first.
+pub(super) const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 pub(super) async fn list(State(context): State<Arc<Context>>) -> Result<Json<Vec<ListeningPort>>> {
     let everybodys = !context.shares_network;
@@ -23,8 +25,26 @@ pub(super) async fn list(State(context): State<Arc<Context>>) -> Result<Json<Vec
 }
 
 /// Those that processes of this workspace hold.
-pub(super) fn ours() -> Vec<ListeningPort> {
+fn ours() -> Vec<ListeningPort> {
     listed(&holders(), false)
+}
+
+/// The loopback addresses at which a connection to this port surely reaches a process of this workspace: the kernel hands it
+/// to whoever listens on that very address, and only otherwise to whoever listens on all.
+pub(super) fn our_loopbacks(port: u16) -> Vec<IpAddr> {
+    let holders = holders();
+    let sockets: Vec<Socket> = sockets().into_iter().filter(|socket| socket.port == port).collect();
+    let ours = |address: &IpAddr| {
+        let everywhere = |it: &Socket| match it.address {
+            IpAddr::V4(it) => it.is_unspecified() && address.is_ipv4(),
+            IpAddr::V6(it) => it.is_unspecified(),
+        };
+        let exactly: Vec<&Socket> = sockets.iter().filter(|it| it.address == *address).collect();
+        let reached =
+            if exactly.is_empty() { sockets.iter().filter(|it| everywhere(it)).collect() } else { exactly };
+        !reached.is_empty() && reached.iter().all(|it| holders.contains_key(&it.inode))
+    };
+    LOOPBACKS.into_iter().filter(ours).collect()
 }
 
 fn everywhere() -> Vec<ListeningPort> {
@@ -52,10 +72,8 @@ fn inode(link: &std::path::Path) -> Option<u64> {
 
 /// With `unheld`, also those of which no holder is known: they are this workspace's where nobody else is in its network.
 fn listed(holders: &HashMap<u64, String>, unheld: bool) -> Vec<ListeningPort> {
-    let tables =
-        ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let mut found: BTreeMap<u16, ListeningPort> = BTreeMap::new();
-    for socket in tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(Socket::parse) {
+    for socket in sockets() {
         let holder = holders.get(&socket.inode);
         if holder.is_none() && !unheld {
             continue;
@@ -71,6 +89,13 @@ fn listed(holders: &HashMap<u64, String>, unheld: bool) -> Vec<ListeningPort> {
         }
     }
     found.into_values().take(MOST).collect()
+}
+
+/// All that listen in this network.
+fn sockets() -> Vec<Socket> {
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+    tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(Socket::parse).collect()
 }
 
 /// A socket that listens.

@@ -44,6 +44,14 @@ export function linkAt(x, y) {
   return null;
 }
 
+/// What names the workspace's own machine leads to the port's address, where workspaces have names and ports have addresses.
+export function seenFromHere(url) {
+  const at = URL.canParse(url) ? new URL(url) : null;
+  const inside = at?.protocol === "http:" && ["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "[::]"].includes(at.hostname);
+  if (!inside || !/^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\./.test(location.hostname)) return url;
+  return `${location.protocol}//${at.port || 80}-${location.host}${at.pathname}${at.search}${at.hash}`;
+}
+
 /// The encoded path of a file that a terminal's text names; null where there is no such file in the home.
 export async function fileOf(terminal, written) {
   const { folder, home } = await api.terminal(terminal);

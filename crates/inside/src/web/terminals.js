@@ -6,7 +6,7 @@ import { $, arrowKeys, dark, h, isMac, memory } from "./dom.js";
 import { icon } from "./icons.js";
 import { t } from "./i18n.js";
 import { MODE } from "./term-keys.js";
-import { fileOf, linkAt } from "./term-links.js";
+import { fileOf, linkAt, seenFromHere } from "./term-links.js";
 import { TerminalView } from "./terminal.js";
 
 const FALLBACK_SIZE = { rows: 24, cols: 80 };
@@ -199,7 +199,7 @@ export class Terminals {
 
   async #open(view, { url, path, line, col }) {
     if (url) {
-      open(url, "_blank", "noopener,noreferrer");
+      open(seenFromHere(url), "_blank", "noopener,noreferrer");
       return;
     }
     const file = await fileOf(view.id, path).catch(() => null);

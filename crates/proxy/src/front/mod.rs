@@ -241,7 +241,8 @@ impl Front {
     fn screen(&self, request: &Request<ProxyBody>, arrival: &Arrival) -> Result<Site, ProxyError> {
         let (uri, headers) = (request.uri(), request.headers());
         let site = match self.hosts.screen(uri, request.version(), headers, arrival.trusted)? {
-            Site::Dashboard if self.workspaces_only && !is_check(uri) => Site::Workspaces,
+            // Metrics and details are not for pages of workspaces.
+            Site::Dashboard if self.workspaces_only && uri.path() != "/healthz" => Site::Workspaces,
             site => site,
         };
         if site != Site::Dashboard && self.proxy.is_none() {

@@ -176,9 +176,13 @@ impl Gate for FakeGate {
         })
     }
 
-    async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError> {
+    async fn workspace(&self, id: WorkspaceId, ports: bool) -> Result<Option<WorkspaceView>, GateError> {
         self.reads.fetch_add(1, SeqCst);
-        Ok(self.views.lock().unwrap().get(&id).cloned())
+        let mut found = self.views.lock().unwrap().get(&id).cloned();
+        if let Some(view) = found.as_mut().filter(|_| !ports) {
+            view.ports.clear();
+        }
+        Ok(found)
     }
 
     async fn upstream(&self, _: WorkspaceId) -> Result<Option<codehub_upstream::Upstream>, GateError> {

@@ -17,6 +17,7 @@ use super::{
     error::{ApiError, Code, ErrorBody, Result},
     extract::{CurrentUser, PathId},
     page::{self, ListOf},
+    revalidated::Revalidated,
 };
 use crate::{
     app::App,
@@ -200,13 +201,15 @@ async fn files(
 async fn file(
     State(app): State<Arc<App>>,
     CurrentUser(me): CurrentUser,
+    revalidated: Revalidated,
     Path(ids): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let key = own_archive(&app, &me, &ids).await?;
     let query = FilesQuery::parse(query.as_deref(), false)?;
     let (file, stream) = archives::file(&app, &me.act, key, &query.path).await?;
-    Ok(archived_http::attachment(&file, stream))
+    let answer = archived_http::attachment(&file, stream);
+    Ok(answer.map(|body| revalidated.cutting(Arc::clone(&app), key.workspace, body)))
 }
 
 /// The archive, if this person owns the workspace it is of.

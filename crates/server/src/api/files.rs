@@ -83,19 +83,12 @@ async fn read(
     let is_tar = headers.get(CONTENT_TYPE).is_some_and(|kind| kind == TAR);
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let cell = app.activity.cell(id);
-    let (shutdown, allowed) = (app.shutdown.clone(), Box::pin(revalidated.ended(Arc::clone(&app), Some(id))));
-    let ended = async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = allowed => {}
-        }
-    };
     let bytes = Body::new(answer.into_body()).into_data_stream().map(move |bytes| {
         let _open = &line;
         cell.record(ActivityKind::Http);
         bytes
     });
-    let mut response = Response::new(Body::from_stream(bytes.take_until(Box::pin(ended))));
+    let mut response = Response::new(revalidated.cutting(Arc::clone(&app), id, Body::from_stream(bytes)));
     let headers = response.headers_mut();
     headers.insert(
         CONTENT_TYPE,

@@ -1,10 +1,11 @@
 //! Answers that last: whoever holds one open is asked again when there is news about them, and when what
 //! let them in runs out.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use axum::{extract::FromRequestParts, http::request::Parts};
+use axum::{body::Body, extract::FromRequestParts, http::request::Parts};
 use codehub_domain::{UserId, WorkspaceId};
+use futures::{StreamExt as _, stream};
 use http::HeaderMap;
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -57,6 +58,25 @@ impl Revalidated {
                 }
             }
         }
+    }
+
+    /// What is sent of a body while they may have it. Then it breaks off: what was cut must not look whole.
+    pub(super) fn cutting(self, app: Arc<App>, workspace: WorkspaceId, body: Body) -> Body {
+        let ended = Box::pin(self.ended(app, Some(workspace)));
+        let sent = stream::unfold((body.into_data_stream(), Some(ended)), |(mut bytes, ended)| async move {
+            let mut ended = ended?;
+            tokio::select! {
+                biased;
+                () = &mut ended => {
+                    Some((Err(io::Error::other("what let this be read has ended")), (bytes, None)))
+                }
+                next = bytes.next() => {
+                    let next = next?.map_err(io::Error::other);
+                    Some((next, (bytes, Some(ended))))
+                }
+            }
+        });
+        Body::from_stream(sent)
     }
 
     /// Does this for as long as they may have it done; what is half done then is dropped.

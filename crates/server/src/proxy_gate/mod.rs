@@ -118,11 +118,14 @@ impl Gate for AppGate {
         }
     }
 
-    async fn workspace(&self, id: WorkspaceId) -> Result<Option<WorkspaceView>, GateError> {
+    async fn workspace(&self, id: WorkspaceId, ports: bool) -> Result<Option<WorkspaceView>, GateError> {
         let workspace = self.store.workspace_get(id).await.map_err(unreachable)?;
         let Some(workspace) = workspace else { return Ok(None) };
-        let ports = self.store.workspace_ports(id).await.map_err(unreachable)?;
-        Ok(Some(WorkspaceView { ports, ..WorkspaceView::new(&workspace, self.ide) }))
+        let mut view = WorkspaceView::new(&workspace, self.ide);
+        if ports {
+            view.ports = self.store.workspace_ports(id).await.map_err(unreachable)?;
+        }
+        Ok(Some(view))
     }
 
     fn port(&self, id: WorkspaceId, port: u16) -> Upstream {

@@ -174,12 +174,12 @@ async fn waking_asks_the_store_and_pokes_the_controller() {
     let second = server.workspace(Phase::Standby, Desired::Standby).await;
     assert_eq!(gate.wake(first, server.user).await.unwrap(), Woken::Asked);
     assert_eq!(looks.try_recv(), Ok(first));
-    assert_eq!(gate.workspace(first).await.unwrap().unwrap().desired, Desired::Running);
+    assert_eq!(gate.workspace(first, false).await.unwrap().unwrap().desired, Desired::Running);
     let Woken::Limit(hit) = gate.wake(second, server.user).await.unwrap() else { panic!("no limit") };
     assert_eq!(hit.running.len(), 1);
     let unknown = WorkspaceId::from_uuid(Uuid::now_v7());
     assert_eq!(gate.wake(unknown, server.user).await.unwrap(), Woken::NotFound);
-    assert_eq!(gate.workspace(unknown).await.unwrap(), None);
+    assert_eq!(gate.workspace(unknown, true).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -97,7 +97,13 @@ pub async fn put(app: &App, by: &Identity, id: WorkspaceId, settings: PortSettin
     }
     let settings = PortSettings { label: label.to_owned(), ..settings };
     match app.store().workspace_port_put(&by.act, id, settings.clone()).await? {
-        PortSaved::Saved => Ok(known(app, id, settings)),
+        PortSaved::Saved => {
+            // Whether it listens is a courtesy.
+            let mut found = listening(app, id).await.unwrap_or_default();
+            found.retain(|found| found.port == settings.port);
+            let port = merged(app, id, found, std::slice::from_ref(&settings)).pop();
+            Ok(port.unwrap_or_else(|| known(app, id, settings)))
+        }
         PortSaved::NotFound => Err(Denied::NotFound),
         PortSaved::TooMany => {
             let why = format!("{MOST_PORTS} ports of this workspace have settings already");

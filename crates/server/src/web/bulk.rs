@@ -72,7 +72,9 @@ async fn bulk(
         return confirm(&app, &me, &ticked).await;
     }
     let (mut done, mut skipped, mut limits) = (0, 0_u32, Vec::new());
-    for id in &ticked.ids {
+    let found = app.store().workspaces_get(&ticked.ids).await?;
+    let already = |id: &WorkspaceId| found.iter().any(|it| it.id == *id && it.desired == ticked.desired);
+    for id in ticked.ids.iter().filter(|id| !already(id)) {
         match actions::ask(&app, &me, *id, ticked.desired).await {
             Ok(_) => done += 1,
             Err(Denied::Store(error)) => return Err(error.into()),

@@ -23,8 +23,11 @@ pub(super) fn badge(lang: Lang, phase: Phase) -> Markup {
 /// A moment: how long ago or ahead for reading, exactly in the title. The script keeps it going and
 /// puts the reader's own time zone into the title.
 pub(super) fn moment(view: &PageContext, at: Timestamp) -> Markup {
+    // What has just been written down may have been so after this page began.
+    let just = (0..3).contains(&(at.as_second() - view.now.as_second()));
+    let shown = if just { view.now } else { at };
     html! {
-        time datetime=(at) title=(words::exact(at)) { (words::relative(view.lang, at, view.now)) }
+        time datetime=(at) title=(words::exact(at)) { (words::relative(view.lang, shown, view.now)) }
     }
 }
 

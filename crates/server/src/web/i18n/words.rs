@@ -256,12 +256,14 @@ pub fn bulk_done(lang: Lang, desired: Desired, done: u32, skipped: u32, limit: O
     };
     let were = |count: u32| if count == 1 { "1 was".to_owned() } else { format!("{count} were") };
     let but = match (skipped, lang, limit) {
+        (0, Lang::En, _) if done == 0 => return "Nothing to do for the selected workspaces.".to_owned(),
+        (0, Lang::Ko, _) if done == 0 => return "선택한 워크스페이스에 할 일이 없습니다.".to_owned(),
         (0, ..) => return said,
         (count, Lang::En, Some(limit)) => {
-            format!("{} skipped: {limit} can run at once. Stop others first.", were(count))
+            format!("{} not started: you can run {limit} at once. Stop others first.", were(count))
         }
         (count, Lang::Ko, Some(limit)) => format!(
-            "{count}개는 건너뛰었습니다. 동시에 실행할 수 있는 워크스페이스는 {limit}개입니다. 먼저 다른 워크스페이스를 중지하세요."
+            "{count}개는 시작하지 않았습니다. 동시에 실행할 수 있는 워크스페이스는 {limit}개입니다. 먼저 다른 워크스페이스를 중지하세요."
         ),
         (count, Lang::En, None) => format!(
             "{} skipped: busy, in an error state, over the limit of running workspaces, or not allowed.",
