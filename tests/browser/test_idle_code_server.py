@@ -84,6 +84,32 @@ def shown(page):
     return page.inner_text(TEXT).replace("\u00a0", " ").replace("\n", "")
 
 
+def test_previews_service_workers_terminals_and_reloads_at_an_origin_of_its_own(tmp_path, shots):
+    with server(tmp_path, "code-server") as running, chromium() as browser:
+        id = running.create("previews")
+        (running.home(id) / "README.md").write_text("# Seen in a preview\n")
+        page = opened(running, browser, id)
+        origin = "/".join(page.url.split("/")[:3])
+        assert id in origin
+        page.locator(".explorer-folders-view .monaco-list-row", has_text="README.md").dblclick()
+        page.wait_for_selector('.tab.active[data-resource-name="README.md"]', timeout=60_000)
+        page.click(TEXT)
+        # A preview is a page within a page within the page, and gets what it shows by a service worker.
+        heading = lambda: any(frame.locator("h1", has_text="Seen in a preview").count() for frame in page.frames)
+        # Its extension takes a while to be there.
+        preview = page.locator('.tab[aria-label^="Preview README.md"]')
+        until(60, heading, lambda: preview.count() or page.keyboard.press("Control+Shift+v"), every=3)
+        workers = [worker.url for worker in page.context.service_workers]
+        assert workers and all(url.startswith(f"{origin}/") for url in workers), workers
+        picture(page, shots, "code-server-preview")
+        terminal(page, "echo from the shell > made.txt")
+        until(30, (running.home(id) / "made.txt").exists)
+        page.reload()
+        workbench(page)
+        until(60, heading)
+        assert "/".join(page.url.split("/")[:3]) == origin
+
+
 def test_a_tab_left_alone_sleeps_and_stays_asleep(tmp_path):
     with server(tmp_path, "code-server") as running, chromium() as browser:
         tabs = [(id, opened(running, browser, id)) for id in (running.create(name) for name in ("output", "typing", "alone"))]
