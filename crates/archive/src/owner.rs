@@ -6,38 +6,39 @@ use rustix::fs::{AtFlags, Gid, Stat, Uid, chownat, fchown, fstat, statat, syncfs
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    attrs::Owners,
     error::{ArchiveError, Result},
     walk::{WalkStep, walk},
 };
 
-/// Gives what belongs to the home's owner, user and group each, to others; what is anybody else's stays theirs. Returns
-/// how many files and directories that were.
+/// Gives a home to this user and group, with everything in it that is not root's: what an administrator put there stays
+/// theirs. Returns how many files and directories that were.
 ///
-/// The home itself is given away last, when everything in it is on the disk: a home that is theirs is so altogether, and
-/// one where this was interrupted is given by the next call. Nobody else may be at work in it.
+/// The home itself is root's meanwhile, and theirs when everything in it is so on the disk: one that is theirs is so
+/// altogether, and one where this was interrupted is nobody's, whoever is to have it next. Nobody else may be at work in it.
 ///
 /// # Errors
-/// Something cannot be read or given away: the home is still its old owner's.
+/// Something cannot be read or given away: the home is root's until a call succeeds.
 pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Result<u64> {
     let home =
         std::fs::File::open(root).map_err(|e| ArchiveError::local("cannot open the home directory", e))?;
+    let whole = |e| ArchiveError::local("cannot change the owner of the home directory", e);
     let stat = fstat(&home).map_err(|e| ArchiveError::reading(b"", e))?;
-    let owners = Owners { archived: (stat.st_uid, stat.st_gid), restored: to };
-    if owners.archived == to {
+    if (stat.st_uid, stat.st_gid) == to {
         return Ok(0);
     }
+    fchown(&home, Some(Uid::ROOT), Some(Gid::ROOT)).map_err(whole)?;
+    home.sync_all().map_err(synced)?;
     let mut given = 1;
     walk(root, cancel, &mut |step| {
         let (path, outcome) = match step {
             WalkStep::Enter { path, dir, stat } if !path.is_empty() => {
-                let (uid, gid) = new_owner(&stat, owners);
+                let (uid, gid) = new_owner(&stat, to);
                 (path, changed(&stat, (uid, gid)).then(|| fchown(&dir, Some(uid), Some(gid))))
             }
             WalkStep::Item { path, dir, name, .. } => {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 let stat = statat(&dir, &name, flags).map_err(|e| ArchiveError::reading(&path, e))?;
-                let (uid, gid) = new_owner(&stat, owners);
+                let (uid, gid) = new_owner(&stat, to);
                 let give = || chownat(&dir, &name, Some(uid), Some(gid), flags);
                 (path, changed(&stat, (uid, gid)).then(give))
             }
@@ -54,16 +55,20 @@ pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Res
         }
         Ok(())
     })?;
-    let whole = |e| ArchiveError::local("cannot change the owner of the home directory", e);
     syncfs(&home).map_err(whole)?;
     fchown(&home, Some(Uid::from_raw(to.0)), Some(Gid::from_raw(to.1))).map_err(whole)?;
-    home.sync_all().map_err(|e| ArchiveError::local("cannot change the owner of the home directory", e))?;
+    home.sync_all().map_err(synced)?;
     Ok(given)
 }
 
-fn new_owner(stat: &Stat, owners: Owners) -> (Uid, Gid) {
-    let (uid, gid) = owners.of((stat.st_uid, stat.st_gid));
-    (Uid::from_raw(uid), Gid::from_raw(gid))
+fn synced(error: std::io::Error) -> ArchiveError {
+    ArchiveError::local("cannot write the owner of the home directory to disk", error)
+}
+
+/// Root's stays root's, user and group each.
+fn new_owner(stat: &Stat, (uid, gid): (u32, u32)) -> (Uid, Gid) {
+    let other = |now: u32, to: u32| if now == 0 { 0 } else { to };
+    (Uid::from_raw(other(stat.st_uid, uid)), Gid::from_raw(other(stat.st_gid, gid)))
 }
 
 fn changed(stat: &Stat, (uid, gid): (Uid, Gid)) -> bool {
@@ -84,7 +89,7 @@ mod tests {
         (meta.uid(), meta.gid())
     }
 
-    /// A home of the old owner's with one of everything, and with a stranger's file and directory in it.
+    /// A home of the old owner's with one of everything, and with something of others and of root in it.
     fn home() -> Option<tempfile::TempDir> {
         if !rustix::process::geteuid().is_root() {
             codehub_testing::skip("only root gives files away");
@@ -93,7 +98,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let at = |path: &str| home.path().join(path);
         std::fs::create_dir_all(at("shut/deep")).unwrap();
-        for path in ["note", "shut/deep/file", "others", "elsewhere"] {
+        for path in ["note", "shut/deep/file", "others", "elsewhere", "roots"] {
             std::fs::write(at(path), path).unwrap();
         }
         std::fs::hard_link(at("note"), at("same")).unwrap();
@@ -114,11 +119,9 @@ mod tests {
         for path in ["", "note", "same", "shut", "shut/deep", "shut/deep/file", "link", "dangling"] {
             assert_eq!(owner(&at(path)), NEW, "{path}");
         }
-        assert_eq!(
-            (owner(&at("others")), owner(&at("elsewhere"))),
-            ((5, 1000), (5, 5)),
-            "a stranger's stays theirs"
-        );
+        let (others, elsewhere) = (owner(&at("others")), owner(&at("elsewhere")));
+        assert_eq!((others, elsewhere), (NEW, NEW), "whose else it was does not matter");
+        assert_eq!(owner(&at("roots")), (0, 0), "except root");
         assert_eq!(std::fs::read_to_string(at("shut/deep/file")).unwrap(), "shut/deep/file");
         assert_eq!(
             at("shut").metadata().unwrap().permissions().mode() & 0o777,
@@ -132,13 +135,13 @@ mod tests {
         let Some(home) = home() else { return };
         let cancel = CancellationToken::new();
         // A file with two names is one.
-        assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 7);
+        assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 9);
         is_given(home.path());
         assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 0);
     }
 
     #[test]
-    fn one_that_was_interrupted_is_still_the_old_owners_and_the_next_try_ends_it() {
+    fn one_that_was_interrupted_is_nobodys_and_the_next_try_ends_it() {
         let Some(home) = home() else { return };
         // As where it was killed after some of it.
         for path in ["note", "shut/deep"] {
@@ -147,8 +150,8 @@ mod tests {
         let stopped = CancellationToken::new();
         stopped.cancel();
         assert!(matches!(give_home(home.path(), NEW, &stopped), Err(ArchiveError::Cancelled)));
-        assert_eq!(owner(home.path()), OLD);
-        assert_eq!(give_home(home.path(), NEW, &CancellationToken::new()).unwrap(), 5);
+        assert_eq!(owner(home.path()), (0, 0));
+        assert_eq!(give_home(home.path(), NEW, &CancellationToken::new()).unwrap(), 7);
         is_given(home.path());
     }
 }

@@ -310,8 +310,10 @@ impl Inner {
                 let words = vec![uid.to_string(), gid.to_string(), at_least.to_string()];
                 (words, root, vec!["CHOWN"], false)
             }
+            // What is setuid loses that with its owner, and only who may change modes may do so.
             Job::Give => {
-                (vec![uid.to_string(), gid.to_string()], root, vec!["CHOWN", "DAC_READ_SEARCH"], false)
+                let capabilities = vec!["CHOWN", "DAC_READ_SEARCH", "FOWNER"];
+                (vec![uid.to_string(), gid.to_string()], root, capabilities, false)
             }
             // The home may hold what its owner has no right to read.
             Job::Pack { level } => (vec![level.to_string()], root, vec!["DAC_READ_SEARCH"], true),

@@ -140,7 +140,8 @@ async fn a_home_of_the_common_user_becomes_the_workspaces_own_and_loses_nothing(
 async fn a_home_that_was_given_away_by_half_is_given_by_the_next_start() {
     let Some(rig) = Rig::with(common).await else { return };
     let spec = rig.running().await;
-    let many = "cd /home/coder && for i in $(busybox seq 200); do busybox mkdir $i && cd $i && touch $(busybox seq 300) && cd ..; done";
+    let many = "cd /home/coder && for i in $(busybox seq 200); do busybox mkdir $i && cd $i && touch $(busybox seq 300) && cd ..; done && \
+                touch setuid && busybox chmod 6755 setuid";
     assert_eq!(rig.inside(&spec, many), (true, String::new()));
     rig.runtime.stop(spec.workspace).await.unwrap();
     let (host, job) = (rig.host.clone(), format!("codehub-job-{}", spec.workspace));
@@ -162,12 +163,13 @@ async fn a_home_that_was_given_away_by_half_is_given_by_the_next_start() {
     let running =
         rig.docker(&["ps", "-q", "--filter", &format!("label=codehub.workspace={}", spec.workspace)]);
     assert_eq!(running, "", "nothing runs in a home that is not its user's");
-    start(&now, &spec).await;
-    let strangers = format!(
-        "cd /home/coder && busybox find . | busybox wc -l && busybox find . ! -user {}",
-        users::own_uid(spec.workspace, false)
-    );
-    assert_eq!(rig.inside(&spec, &strangers).1, "60201");
+    // Also where it is to be the old user's again.
+    for (runtime, uid) in [(rig.later(), 1000), (now, users::own_uid(spec.workspace, false))] {
+        start(&runtime, &spec).await;
+        let strangers =
+            format!("cd /home/coder && busybox find . | busybox wc -l && busybox find . ! -user {uid}");
+        assert_eq!(rig.inside(&spec, &strangers).1, "60202");
+    }
 }
 
 /// Asking whose it is does not read it.
