@@ -215,5 +215,9 @@ def test_a_part_that_never_arrives_is_not_asked_for_for_ever(server, tab, projec
 
     page.route("**/assets/app.js", lose)
     page.goto(f"/w/{project}/")
-    page.wait_for_timeout(4000)
+    for _ in range(200):
+        if len(lost) == 4:
+            break
+        page.wait_for_timeout(100)
+    page.wait_for_timeout(2000)
     assert len(lost) == 4, lost
