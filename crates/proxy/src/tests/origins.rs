@@ -339,9 +339,13 @@ async fn a_second_port_keeps_the_dashboard_apart() {
     let first = rig.ask("10.0.0.5:8081", &format!("GET /w/{id}/x"), &[NAVIGATE, session]).await;
     assert!(location(&first).starts_with(&format!("http://10.0.0.5/open/{id}?to=/x&state=")), "{first}");
     assert!(cookie_set(&first, &format!("codehub_nonce-{id}.")).is_some());
-    for path in ["/", "/api/v1/workspaces", "/login"] {
-        assert_eq!(status_of(&rig.ask("10.0.0.5:8081", &format!("GET {path}"), &[]).await), 404, "{path}");
+    // A page of a workspace could read what is answered there, with the dashboard's cookie.
+    for path in ["/", "/api/v1/workspaces", "/login", "/metrics", "/readyz"] {
+        let answer = rig.ask("10.0.0.5:8081", &format!("GET {path}"), &[session]).await;
+        assert_eq!(status_of(&answer), 404, "{path}");
     }
+    let check = rig.ask("10.0.0.5:8081", "GET /healthz", &[]).await;
+    assert_eq!((status_of(&check), body_of(&check)), (200, "the application"));
 }
 
 #[tokio::test]
