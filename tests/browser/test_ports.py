@@ -97,14 +97,15 @@ def test_a_colleague_sees_a_shared_port_until_it_is_not(server, tab):
     expect(page.locator("#page")).to_have_text("page")
     assert page.goto(server.at(id)).status == 403, "the port, and nothing else"
     page.goto(there)
-    page.evaluate("""() => new Promise((done) => {
+    page.evaluate("""async () => {
         window.closed_with = 0;
         const socket = new WebSocket(location.href.replace(/^http/, "ws") + "socket");
-        socket.onopen = done;
         socket.onclose = (event) => { window.closed_with = event.code; };
+        await new Promise((done) => { socket.onopen = done; });
         window.download = "runs";
-        fetch("slow").then((answer) => answer.text()).then(() => "ended", () => "broken").then((how) => { window.download = how; });
-    })""")
+        const answer = await fetch("slow");
+        answer.text().then(() => "ended", () => "broken").then((how) => { window.download = how; });
+    }""")
     server.api.call("PUT", f"/workspaces/{id}/ports/{port}", {"visibility": "owner"})
     wait_for(lambda: page.evaluate("window.closed_with") == 1008, "the WebSocket to end", 5)
     wait_for(lambda: page.evaluate("window.download") == "broken", "the download to end", 5)

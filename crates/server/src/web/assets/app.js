@@ -320,7 +320,12 @@ document.addEventListener('change', (event) => {
   if (event.target.id === 'select-all') for (const box of boxes()) box.checked = event.target.checked;
   if (event.target.matches('.ws-pick input, #select-all')) countTicked();
 });
-$('#bulk')?.addEventListener('reset', () => setTimeout(countTicked));
+// The browser would reset the boxes after this, and #select-all, which is not of the form, later still.
+$('#bulk')?.addEventListener('reset', (event) => {
+  event.preventDefault();
+  for (const box of boxes()) box.checked = false;
+  countTicked();
+});
 for (const label of $$('.select-all')) label.hidden = false;
 
 for (const select of $$('form[data-auto] select')) select.addEventListener('change', () => select.form.requestSubmit());
