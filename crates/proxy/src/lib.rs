@@ -16,11 +16,10 @@ use bytes::BytesMut;
 use codehub_domain::{
     WorkspaceId,
     origins::WorkspaceOrigin,
-    ports::{PortActivity, PortSettings, PortsPolicy},
+    ports::{PortSettings, PortsPolicy},
 };
 use codehub_upstream::{Secret, Upstream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
-use sha2::{Digest as _, Sha256};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -47,6 +46,7 @@ pub mod origin;
 mod own;
 mod pages;
 mod patience;
+mod ping;
 pub mod planted;
 mod policy;
 pub mod polled_when_woken;
@@ -63,6 +63,7 @@ mod websocket;
 mod tests;
 
 pub use http1::body::ProxyBody;
+pub use ping::ping_answer;
 
 use authorize::{Callers, Identified, Keeper};
 use error::{ProxyError, Side};
@@ -349,31 +350,6 @@ impl Proxy {
         Links { dashboard, apart: origins.are_apart(), port: None }
     }
 
-    /// Answers which deployment this is, to somebody who knows that already: a digest of its name and of what they sent.
-    async fn ping(&self, method: Method, uri: Uri) -> Response<ProxyBody> {
-        let nonce = uri.query().and_then(|query| query.strip_prefix("nonce="));
-        let nonce = nonce.filter(|nonce| (1..=64).contains(&nonce.len()));
-        let (Some(nonce), Method::GET) = (nonce, method) else {
-            let message = "GET with ?nonce= and up to 64 characters";
-            return json(StatusCode::BAD_REQUEST, "INVALID_REQUEST", message);
-        };
-        self.metrics.request(Outcome::Own);
-        match self.gate.deployment().await {
-            Ok(deployment) => {
-                let mut response =
-                    Response::new(ProxyBody::Full(format!("{}\n", ping_answer(&deployment, nonce)).into()));
-                let headers = response.headers_mut();
-                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                response
-            }
-            Err(error) => {
-                let error = ProxyError::Store(error.to_string());
-                json(error.status(), error.code(), &error.public_message())
-            }
-        }
-    }
-
     /// The answer to a request, whatever became of it on its way.
     async fn conclude(
         &self,
@@ -530,30 +506,6 @@ impl Proxy {
         origin::Asked::of(self.settings.hosts.origins().base_url(), headers, host, context.trusted)
     }
 
-    /// What listens on the port that is meant.
-    ///
-    /// # Errors
-    /// It is the IDE's own, or nobody knows which that is.
-    async fn port(&self, context: &Context, entry: &Entry, port: u16) -> Result<Upstream, ProxyError> {
-        let ide = forward::upstream(self, entry).await?;
-        if ide.address.port().is_some_and(|address| address.port() == port) {
-            return Err(ProxyError::IdePort);
-        }
-        Ok(self.gate.port(context.id, port))
-    }
-
-    /// Those ports that could be opened instead, for the owner.
-    async fn others(&self, context: &Context, port: u16) -> Vec<(u16, String, String)> {
-        let origins = self.settings.hosts.origins();
-        let mut found = self.gate.listening(context.id).await;
-        found.retain(|other| other.port != port && self.settings.ports.refuses(other.port).is_none());
-        let addressed = |other: gate::Listening| {
-            let url = origins.port_url_seen_from(context.id, other.port, &context.asked)?;
-            Some((other.port, other.process, url))
-        };
-        found.into_iter().filter_map(addressed).collect()
-    }
-
     /// `/open/{id}`: waits for the workspace where it sleeps, and leads on to its origin.
     async fn open(
         &self,
@@ -693,25 +645,6 @@ impl Proxy {
         !self.settings.rules.is_poll(method, path, query)
     }
 
-    /// How far somebody is behind a request to a port.
-    fn port_work(
-        &self,
-        context: &Context,
-        view: &WorkspaceView,
-        settings: &PortSettings,
-        method: &Method,
-        path: &str,
-    ) -> Work {
-        if settings.activity == PortActivity::Never {
-            return Work::No;
-        }
-        let ttl = view
-            .standby_ttl_seconds
-            .map_or(self.settings.standby_ttl, |seconds| Duration::from_secs(seconds.into()));
-        let navigation = context.visit == Visit::Navigation;
-        self.recent.judge((context.id, settings.port), navigation, method, path, ttl)
-    }
-
     fn client(
         &self,
         path: &str,
@@ -844,12 +777,6 @@ impl Proxy {
 /// Whether a path of the dashboard's origin is the proxy's.
 pub fn is_ours(uri: &Uri) -> bool {
     uri.path().starts_with("/w/") || uri.path().starts_with(route::OPEN)
-}
-
-/// What this deployment answers at `/.codehub/ping?nonce=`. Says nothing to whoever does not know its name.
-pub fn ping_answer(deployment: &str, nonce: &str) -> String {
-    let digest = Sha256::new_with_prefix(b"codehub ping\0").chain_update(deployment).chain_update(b"\0");
-    handover::hex(&digest.chain_update(nonce).finalize())
 }
 
 /// Where somebody who sent a form of the dashboard is led: as `path`, which may be `/open/{id}` on the way to another

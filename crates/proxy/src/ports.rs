@@ -14,14 +14,19 @@ use std::{
 use codehub_domain::{
     WorkspaceId,
     origins::Origins,
-    ports::{PortHost, PortRefusal, PortSettings, PortsPolicy},
+    ports::{PortActivity, PortHost, PortRefusal, PortSettings, PortsPolicy},
 };
-use codehub_upstream::NotDialled;
+use codehub_upstream::{NotDialled, Upstream};
 use http::Method;
 
 use crate::{
+    Context, Proxy,
     error::{ProxyError, Silent},
+    forward,
+    gate::{Listening, WorkspaceView},
     policy::{Local, location::PortPlace},
+    routes::Entry,
+    wake::resolve::Visit,
 };
 
 /// Of how many paths of a port it is known when they were asked for.
@@ -98,6 +103,56 @@ pub(crate) fn explained(error: ProxyError, port: u16) -> ProxyError {
         Some(NotDialled::TooMany) => ProxyError::PortBusy(port),
         Some(NotDialled::Nobody(why)) => ProxyError::NobodyInside(why.clone()),
         Some(NotDialled::Unreachable(_)) | None => error,
+    }
+}
+
+impl Proxy {
+    /// What listens on the port that is meant.
+    ///
+    /// # Errors
+    /// It is the IDE's own, or nobody knows which that is.
+    pub(crate) async fn port(
+        &self,
+        context: &Context,
+        entry: &Entry,
+        port: u16,
+    ) -> Result<Upstream, ProxyError> {
+        let ide = forward::upstream(self, entry).await?;
+        if ide.address.port().is_some_and(|address| address.port() == port) {
+            return Err(ProxyError::IdePort);
+        }
+        Ok(self.gate.port(context.id, port))
+    }
+
+    /// Those ports that could be opened instead, for the owner.
+    pub(crate) async fn others(&self, context: &Context, port: u16) -> Vec<(u16, String, String)> {
+        let origins = self.settings.hosts.origins();
+        let mut found = self.gate.listening(context.id).await;
+        found.retain(|other| other.port != port && self.settings.ports.refuses(other.port).is_none());
+        let addressed = |other: Listening| {
+            let url = origins.port_url_seen_from(context.id, other.port, &context.asked)?;
+            Some((other.port, other.process, url))
+        };
+        found.into_iter().filter_map(addressed).collect()
+    }
+
+    /// How far somebody is behind a request to a port.
+    pub(crate) fn port_work(
+        &self,
+        context: &Context,
+        view: &WorkspaceView,
+        settings: &PortSettings,
+        method: &Method,
+        path: &str,
+    ) -> Work {
+        if settings.activity == PortActivity::Never {
+            return Work::No;
+        }
+        let ttl = view
+            .standby_ttl_seconds
+            .map_or(self.settings.standby_ttl, |seconds| Duration::from_secs(seconds.into()));
+        let navigation = context.visit == Visit::Navigation;
+        self.recent.judge((context.id, settings.port), navigation, method, path, ttl)
     }
 }
 
