@@ -62,6 +62,7 @@ assets! {
     "git.js" => JS,
     "git-panel.js" => JS,
     "palette.js" => JS,
+    "ports.js" => JS,
     "search-panel.js" => JS,
     "markdown.js" => JS,
     "bytes-view.js" => JS,

@@ -14,6 +14,7 @@ use codehub_domain::{
     ports::{PortSettings, Visibility},
 };
 use codehub_upstream::Upstream;
+use futures::stream::BoxStream;
 use tokio::sync::broadcast;
 
 use crate::appearance::{Lang, Theme};
@@ -76,6 +77,8 @@ pub struct Listening {
     pub port: u16,
     /// What the program calls itself; may be empty.
     pub process: String,
+    /// What the owner calls it; may be empty.
+    pub label: String,
 }
 
 impl WorkspaceView {
@@ -177,6 +180,8 @@ pub trait Gate: Send + Sync + 'static {
     fn port(&self, id: WorkspaceId, port: u16) -> Upstream;
     /// What else listens there, without the IDE. Never worth failing a page for.
     async fn listening(&self, id: WorkspaceId) -> Vec<Listening>;
+    /// The same as often as it changes, beginning with what it is now. It is looked for while this is held.
+    fn follow_listening(&self, id: WorkspaceId) -> BoxStream<'static, Vec<Listening>>;
     async fn wake(&self, id: WorkspaceId, by: UserId) -> Result<Woken, GateError>;
     /// `None`: there is no such workspace.
     async fn sleep(&self, id: WorkspaceId) -> Result<Option<Sleep>, GateError>;

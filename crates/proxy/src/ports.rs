@@ -126,14 +126,24 @@ impl Proxy {
 
     /// Those ports that could be opened instead, for the owner.
     pub(crate) async fn others(&self, context: &Context, port: u16) -> Vec<(u16, String, String)> {
-        let origins = self.settings.hosts.origins();
         let mut found = self.gate.listening(context.id).await;
-        found.retain(|other| other.port != port && self.settings.ports.refuses(other.port).is_none());
+        found.retain(|other| other.port != port);
         let addressed = |other: Listening| {
-            let url = origins.port_url_seen_from(context.id, other.port, &context.asked)?;
+            let url = self.port_url(context.id, other.port, &context.asked)?;
             Some((other.port, other.process, url))
         };
         found.into_iter().filter_map(addressed).collect()
+    }
+
+    /// Whether this deployment opens ports in the browser.
+    pub(crate) fn opens_ports(&self) -> bool {
+        self.settings.ports.on && self.settings.hosts.origins().are_own()
+    }
+
+    /// Where a port is for somebody who asked for this host; `None` where it is not opened.
+    pub(crate) fn port_url(&self, id: WorkspaceId, port: u16, asked: &str) -> Option<String> {
+        let opened = self.settings.ports.refuses(port).is_none();
+        opened.then(|| self.settings.hosts.origins().port_url_seen_from(id, port, asked)).flatten()
     }
 
     /// How far somebody is behind a request to a port.

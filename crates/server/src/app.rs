@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use codehub_domain::{Epoch, UserId, Workspace, ttl::Expiry};
+use codehub_domain::{Epoch, UserId, Workspace, ports::PortSettings, ttl::Expiry};
+use codehub_inside::line::protocol::{ListeningPort, Usage};
 use codehub_store::{Store, bus::Bus};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, lines::Lines, passwords::Passwords};
+use crate::{
+    config::Config,
+    lines::Lines,
+    looks::{Inside, Looks},
+    passwords::Passwords,
+};
 use codehub_coordinator::{Backends, health::Health};
 use codehub_proxy::{activity::Activity, idle::Rules};
 
@@ -18,6 +24,10 @@ pub struct App {
     pub activity: Activity,
     /// To the programs inside workspaces.
     pub lines: Lines,
+    /// The ports of workspaces that somebody watches: what listens, and what their owners said.
+    pub ports_seen: Looks<(Inside<Vec<ListeningPort>>, Vec<PortSettings>)>,
+    /// What workspaces use whose page somebody looks at.
+    pub usage_seen: Looks<Inside<Usage>>,
     /// What the IDE's tabs do by themselves; an operator's additions are read by `serve`.
     pub idle: Arc<Rules>,
     pub passwords: Passwords,
@@ -38,6 +48,8 @@ impl App {
         Self {
             activity: Activity::new(config.activity.mode),
             lines: Lines::default(),
+            ports_seen: Looks::default(),
+            usage_seen: Looks::default(),
             // Ours are tested to be readable.
             idle: Arc::new(Rules::load(backends.instances.ide(), None).unwrap_or_default()),
             config,

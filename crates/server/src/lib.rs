@@ -15,6 +15,7 @@ pub mod certificate;
 pub mod cli;
 pub mod config;
 pub mod lines;
+pub mod looks;
 pub mod passwords;
 pub mod proxy_gate;
 pub mod serve;

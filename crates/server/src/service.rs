@@ -4,6 +4,7 @@
 
 pub mod archives;
 mod home;
+pub mod inside;
 pub mod ports;
 
 use codehub_domain::{

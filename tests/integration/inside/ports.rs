@@ -109,6 +109,78 @@ async fn what_listens_is_opened_by_name_on_any_address() {
     assert!(answers.iter().all(|(status, _)| *status == StatusCode::OK));
 }
 
+/// A stream of events that watches a workspace.
+struct Watching {
+    answer: reqwest::Response,
+    rest: String,
+}
+
+impl Watching {
+    async fn begin(server: &Server, id: &str) -> Self {
+        let url = server.url(&format!("/api/v1/events?watch={id}"));
+        let answer = server.client.get(url).bearer_auth(&server.token).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        Self { answer, rest: String::new() }
+    }
+
+    /// Reads on until this is said of a port.
+    async fn hears(&mut self, port: u16, what: impl Fn(&Value) -> bool) {
+        let reading = async {
+            loop {
+                while let Some((event, rest)) = self.rest.split_once("\n\n") {
+                    let (_, data) = event.split_once("data: ").unwrap();
+                    let told = event.contains("event: ports_changed\n").then(|| data.to_owned());
+                    self.rest = rest.to_owned();
+                    let Some(told) = told.map(|told| serde_json::from_str::<Value>(&told).unwrap()) else {
+                        continue;
+                    };
+                    let listed = told["items"].as_array().unwrap().iter().find(|it| it["port"] == port);
+                    if what(listed.unwrap_or(&Value::Null)) {
+                        return;
+                    }
+                }
+                let chunk = self.answer.chunk().await.unwrap().expect("the stream goes on");
+                self.rest.push_str(&String::from_utf8_lossy(&chunk));
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), reading).await.expect("to hear of it");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_watches_a_workspace_hears_of_its_ports() {
+    let server = by_name(sandboxed()).start().await;
+    let id = server.create(json!({ "name": "watched" })).await;
+    let port = free_port();
+    let (mut one, mut two) = (Watching::begin(&server, &id).await, Watching::begin(&server, &id).await);
+    one.hears(port, Value::is_null).await;
+    serve(&server, &id, "127.0.0.1", port).await;
+    let url = format!("http://{port}-{id}.localhost:{}/", server.setup.port);
+    let answers = |port: &Value| {
+        port["listening"] == true && port["url"] == url && port["process"].as_str().unwrap().contains("python")
+    };
+    one.hears(port, answers).await;
+    two.hears(port, answers).await;
+    let path = format!("/workspaces/{id}/ports/{port}");
+    server.call(Method::PUT, &path, Some(json!({ "label": "the shop" }))).await;
+    one.hears(port, |port| port["label"] == "the shop").await;
+    server.go(&id, "stop").await;
+    two.hears(port, |port| port["listening"] == false && port["label"] == "the shop").await;
+    assert_eq!(server.get(&format!("/workspaces/{id}/usage")).await["memory_bytes"], Value::Null);
+
+    server.post("/users", json!({ "username": "bob", "password": PASSWORD, "role": "user" })).await;
+    let bob = server.sign_in("bob", PASSWORD).await;
+    for (token, query, status) in [
+        (&bob, format!("watch={id}"), 403),
+        (&bob, "watch=01890a5d-ac96-774b-bcce-b302099a8057".to_owned(), 404),
+        (&server.token, "watch=x".to_owned(), 400),
+        (&server.token, "what=x".to_owned(), 400),
+    ] {
+        let (found, answer) = server.call_as(token, Method::GET, &format!("/events?{query}"), None).await;
+        assert_eq!(found.as_u16(), status, "{query}: {answer}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_websocket_passes_and_a_large_answer_streams() {
     let server = by_name(sandboxed()).start().await;

@@ -13,6 +13,7 @@ import { icon } from "./icons.js";
 import { language, t } from "./i18n.js";
 import { Layout } from "./layout.js";
 import { Palette } from "./palette.js";
+import { Ports } from "./ports.js";
 import { SearchPanel } from "./search-panel.js";
 import { Socket } from "./socket.js";
 import { Terminals } from "./terminals.js";
@@ -100,6 +101,10 @@ const palette = new Palette({
 });
 $("status-branch").addEventListener("click", () => showGit());
 $("palette-button").addEventListener("click", () => palette.open(">"));
+const ports = new Ports(() => {
+  $("side-ports-tab").hidden = false;
+  layout.sides();
+});
 for (const [side, panel] of [["search", search], ["git", gitPanel]]) $(`side-${side}-tab`).addEventListener("click", () => panel.focus());
 
 function showSearch(replace) {
@@ -167,7 +172,7 @@ const workspace = new Workspace(({ state, ttlSeconds }) => {
   // Woken elsewhere, or restarted: connect again in place.
   if (state === "running") socket.poke();
   banner.refresh();
-});
+}, (listening) => ports.take(listening));
 const banner = new Banner(socket, workspace, () => editor.unsaved());
 
 socket.on("state", (state) => {
@@ -197,6 +202,7 @@ const commands = [
   { label: t("replaceInFiles"), keys: `${shift}H`, key: "shift+h", run: () => showSearch(true) },
   { label: t("showFiles"), keys: `${shift}E`, key: "shift+e", run: () => showFiles() },
   { label: t("showGit"), keys: `${shift}G`, key: "shift+g", run: () => showGit() },
+  { label: t("showPorts"), when: () => !$("side-ports-tab").hidden, run: () => { layout.side("ports"); ports.focus(); } },
   { label: t("save"), keys: `${mod}S`, key: "s", run: () => editor.save() },
   { label: t("findInFile"), keys: `${mod}F`, key: "f", when: hasText, run: () => editor.find.open() },
   { label: t("replaceInFile1"), keys: isMac ? "⌥⌘F" : "Ctrl+H", key: isMac ? "alt+f" : "h", when: hasText, run: () => editor.find.open(true) },

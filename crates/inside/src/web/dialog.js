@@ -131,6 +131,25 @@ export function dismiss(about) {
   for (const item of document.querySelectorAll(`.toast[data-about="${about}"]`)) item.remove();
 }
 
+/// A message with something to do about it: `actions` are [label, action, testid, kind]. It stays for a while.
+export function offer(text, actions, about) {
+  dismiss(about);
+  const close = () => item.remove();
+  const buttons = actions.map(([label, action, testid, kind]) => h("button", {
+    type: "button", class: `button small ${kind ?? ""}`, "data-testid": testid,
+    onclick: () => {
+      close();
+      action();
+    },
+  }, label));
+  const item = h("div", { class: "toast offer", "data-testid": "offer", "data-about": about },
+    h("span", {}, text),
+    h("button", { type: "button", class: "icon-button", "aria-label": t("close"), onclick: close }, icon("close")),
+    h("div", { class: "offer-buttons" }, ...buttons));
+  document.getElementById("toasts").append(item);
+  setTimeout(close, 30000);
+}
+
 /// A message that passes by; problems stay longer. `about` is what `dismiss` knows it by.
 export function toast(text, problem = false, about = null) {
   const close = () => item.remove();

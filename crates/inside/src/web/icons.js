@@ -29,6 +29,7 @@ const PATHS = {
   folder: "M2 12.5v-9h4l1.5 2H14v7z",
   folderOpen: "M2 12.5v-9h4l1.5 2h5V7M2 12.5L4 7h10.5l-2 5.5z",
   file: "M9 2H4v12h8V5zM9 2v3h3",
+  open: "M9.5 2.8h3.7v3.7M13 3L7.8 8.2M11.3 9.3v3.9H2.8V4.7h3.9",
   link: "M6.5 9.5l3-3M7 5l1.7-1.7a2.8 2.8 0 0 1 4 4L11 9M9 11l-1.7 1.7a2.8 2.8 0 0 1-4-4L5 7",
   more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
   trash: "M3 4.5h10M6 4.5v-2h4v2M4.5 4.5l.6 9h5.8l.6-9M6.7 7v4M9.3 7v4",

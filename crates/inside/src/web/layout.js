@@ -2,7 +2,7 @@
 
 import { $, arrowKeys, memory, narrow } from "./dom.js";
 
-const SIDES = ["files", "search", "git"];
+const SIDES = ["files", "search", "git", "ports"];
 
 export class Layout {
   /// `on` has terminalShown().
@@ -70,18 +70,24 @@ export class Layout {
     $("toggle-sidebar").setAttribute("aria-expanded", String(showSidebar));
     $("toggle-terminal").setAttribute("aria-expanded", String(this.terminalVisible()));
     for (const button of $("view-switch").children) button.setAttribute("aria-pressed", String(button.dataset.view === body.dataset.view));
-    for (const side of SIDES) {
-      const shown = side === this.state.side;
-      $(`side-${side}`).hidden = !shown;
-      $(`side-${side}-tab`).setAttribute("aria-selected", String(shown));
-      $(`side-${side}-tab`).tabIndex = shown ? 0 : -1;
-    }
+    this.sides();
     for (const [bar, value, most] of [["sidebar-split", sidebar, innerWidth], ["terminal-split", terminal, innerHeight]]) {
       $(bar).setAttribute("aria-valuenow", String(value));
       $(bar).setAttribute("aria-valuemax", String(Math.max(value, Math.round(most * 0.75))));
     }
     memory.set("layout", this.state);
     if (this.terminalVisible()) this.on.terminalShown();
+  }
+
+  /// Shows one of the sides. What this server does not have is not shown, whatever was shown last.
+  sides() {
+    const chosen = $(`side-${this.state.side}-tab`).hidden ? "files" : this.state.side;
+    for (const side of SIDES) {
+      const shown = side === chosen;
+      $(`side-${side}`).hidden = !shown;
+      $(`side-${side}-tab`).setAttribute("aria-selected", String(shown));
+      $(`side-${side}-tab`).tabIndex = shown ? 0 : -1;
+    }
   }
 
   #splitter(bar, name, place, sign, [less, more]) {

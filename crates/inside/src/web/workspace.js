@@ -8,6 +8,7 @@ import { ApiError, failure } from "./api.js";
 import { t } from "./i18n.js";
 
 const OWN = ".codehub/";
+const PORTS = "event: ports\ndata: ";
 const FIRST_DELAY = 1000;
 const LONGEST_DELAY = 30000;
 /// The server speaks at least every 25 s; after this much silence the stream is dead.
@@ -33,9 +34,9 @@ export class Workspace {
   /// When it will sleep, in ms of the server's clock; only where that is near.
   stopsAt = null;
 
-  /// `changed(workspace)` is called with all news.
-  constructor(changed) {
-    this.changed = changed;
+  /// `changed(workspace)` is called with all news of it, `ports(list)` with what listens in it.
+  constructor(changed, ports) {
+    Object.assign(this, { changed, ports });
     document.addEventListener("visibilitychange", () => {
       clearTimeout(this.#hide);
       if (document.visibilityState === "visible") this.listen();
@@ -55,7 +56,7 @@ export class Workspace {
     this.#stream = stream;
     let signedOut = false;
     try {
-      const response = await fetch(`${OWN}events`, { signal: stream.signal, credentials: "same-origin", cache: "no-store" });
+      const response = await fetch(`${OWN}events?ports`, { signal: stream.signal, credentials: "same-origin", cache: "no-store" });
       // Without CodeHub in front of it, a page has no news of sleep, and needs none. With it, that is the end.
       this.#missing = response.status === 404;
       if (this.#missing && this.#heard) this.state = "gone";
@@ -83,7 +84,10 @@ export class Workspace {
       this.#delay = FIRST_DELAY;
       const events = (text + value).split("\n\n");
       text = events.pop();
-      for (const event of events) if (event.startsWith("data: ")) this.#take(JSON.parse(event.slice(6)));
+      for (const event of events) {
+        if (event.startsWith("data: ")) this.#take(JSON.parse(event.slice(6)));
+        else if (event.startsWith(PORTS)) this.ports(JSON.parse(event.slice(PORTS.length)));
+      }
     }
   }
 

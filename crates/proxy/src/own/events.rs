@@ -1,9 +1,10 @@
-//! How a page hears of its workspace: does it run, and when will it sleep.
+//! How a page hears of its workspace: does it run, when will it sleep, and, where it asks for that, what listens in it.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use codehub_domain::Timestamp;
+use futures::{StreamExt as _, stream::BoxStream};
 use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -16,7 +17,7 @@ use super::{
         authorize::Pass,
         credential::runs_out,
         error::ProxyError,
-        gate::{Sleep, WorkspaceView},
+        gate::{Listening, Sleep, WorkspaceView},
         http1::body::BoxError,
         routes::{Entry, Latest},
         wake::resolve::{Answer, Closed, Visit, decide},
@@ -79,7 +80,13 @@ fn before(sleep: &Sleep, stops_at: Timestamp) -> Duration {
 }
 
 /// A stream of events, one now and one whenever something is new. Nothing is asked while nothing can be new.
-pub(super) fn stream(proxy: &Arc<Proxy>, entry: &Arc<Entry>, pass: Pass) -> Response<ProxyBody> {
+/// With `ports_from`, the host that was asked for, an event named `ports` tells what listens whenever that changes.
+pub(super) fn stream(
+    proxy: &Arc<Proxy>,
+    entry: &Arc<Entry>,
+    pass: Pass,
+    ports_from: Option<String>,
+) -> Response<ProxyBody> {
     let latest = entry.subscribe();
     let access = latest.borrow().access;
     let stream = Events {
@@ -90,6 +97,7 @@ pub(super) fn stream(proxy: &Arc<Proxy>, entry: &Arc<Entry>, pass: Pass) -> Resp
         access,
         told: None,
         ask_at: Some(Instant::now()),
+        ports: ports_from.map(|asked| (proxy.gate.follow_listening(entry.id), asked)),
     };
     let stream = futures::stream::unfold(stream, |mut events| async move {
         let bytes = events.next().await?;
@@ -112,6 +120,16 @@ struct Events {
     told: Option<News>,
     /// When time alone makes it worth asking again.
     ask_at: Option<Instant>,
+    /// What listens, and from where it is seen.
+    ports: Option<(BoxStream<'static, Vec<Listening>>, String)>,
+}
+
+/// What listens next; never where that was not asked for.
+async fn next(ports: &mut Option<(BoxStream<'static, Vec<Listening>>, String)>) -> Option<Vec<Listening>> {
+    match ports {
+        Some((ports, _)) => ports.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Events {
@@ -144,6 +162,7 @@ impl Events {
                         return None;
                     }
                 }
+                Some(listening) = next(&mut self.ports) => return Some(self.ports_event(&listening)),
                 () = self.proxy.shutdown.cancelled() => return None,
                 () = tokio::time::sleep_until(wake_at) => {
                     if wake_at == heartbeat {
@@ -152,6 +171,19 @@ impl Events {
                 }
             }
         }
+    }
+
+    fn ports_event(&self, listening: &[Listening]) -> Bytes {
+        let asked = self.ports.as_ref().map_or("", |(_, asked)| asked);
+        let addressed = |one: &'_ Listening| {
+            let url = self.proxy.port_url(self.entry.id, one.port, asked)?;
+            Some(
+                serde_json::json!({ "port": one.port, "process": one.process, "label": one.label, "url": url }),
+            )
+        };
+        let ports: Vec<serde_json::Value> = listening.iter().filter_map(addressed).collect();
+        let ports = serde_json::to_string(&ports).unwrap_or_default();
+        format!("event: ports\ndata: {ports}\n\n").into()
     }
 
     /// Looks, and decides when to look again. `None` where nothing is new.

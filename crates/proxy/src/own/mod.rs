@@ -41,7 +41,8 @@ pub(super) fn is_entrance(method: &Method, below: &str) -> bool {
 
 /// What the workspace's owner asks for.
 pub(super) enum Call {
-    Events(Box<Pass>),
+    /// With where ports are seen from, whether they are told of, too.
+    Events(Box<Pass>, Option<String>),
     /// The language and theme of the person, as a script that a page loads before anything else. What the browser
     /// said counts where nothing was chosen.
     Appearance(Lang, Theme),
@@ -72,9 +73,12 @@ impl Call {
         let headers = request.headers();
         let call = match (name, request.method()) {
             // It identified the caller a moment ago.
-            ("events", &Method::GET) => Self::Events(Box::new(
-                proxy.callers.pass(headers, context.keeper(), identified).ok_or(ProxyError::SignIn)?,
-            )),
+            ("events", &Method::GET) => {
+                let pass = proxy.callers.pass(headers, context.keeper(), identified);
+                let with_ports = request.uri().query() == Some("ports") && proxy.opens_ports();
+                let seen_from = with_ports.then(|| context.asked.clone());
+                Self::Events(Box::new(pass.ok_or(ProxyError::SignIn)?), seen_from)
+            }
             ("appearance.js", &Method::GET) => Self::Appearance(Lang::of(headers), Theme::chosen(headers)),
             ("wake", &Method::POST) => Self::Wake,
             ("keep-awake", &Method::POST) => Self::KeepAwake,
@@ -105,7 +109,7 @@ pub(super) async fn answer(
     identified: Identified,
 ) -> Result<Response<ProxyBody>, ProxyError> {
     let response = match call {
-        Call::Events(pass) => events::stream(proxy, entry, *pass),
+        Call::Events(pass, ports) => events::stream(proxy, entry, *pass, ports),
         Call::Appearance(lang, theme) => appearance(proxy, identified, lang, theme).await?,
         Call::Wake => woken(proxy, entry, identified).await?,
         Call::KeepAwake => kept_awake(proxy, entry, identified).await?,

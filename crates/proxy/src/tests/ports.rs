@@ -11,11 +11,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::{
     origins::{NAVIGATE, cookie_set, domain, location, own, path_of},
     support::{
-        COOKIE, Options, Rig, TOKEN, Upstream, body_of, eventually, header_of, origin, owner, read_head,
-        status_of, stranger, workspace,
+        COOKIE, Options, Rig, SESSION, TOKEN, Upstream, body_of, eventually, header_of, origin, owner,
+        read_head, status_of, stranger, workspace,
     },
 };
-use crate::activity::ActivityKind;
+use crate::{activity::ActivityKind, gate::Listening};
 
 const AT_PORT: &str = "Cookie: codehub_workspace=at-port; mine=1";
 const THEIRS: &str = "Cookie: codehub_workspace=theirs";
@@ -98,6 +98,44 @@ async fn a_program_sees_its_browser_on_the_same_machine() {
             && seen.contains(&format!("origin: http://{}", host(3000)))
     })
     .await;
+}
+
+/// What a page of the workspace is told next, up to this.
+async fn heard(stream: &mut tokio::net::TcpStream, what: &str) -> String {
+    let mut heard = String::new();
+    while !heard.contains(what) {
+        let mut bytes = [0; 4096];
+        let read = tokio::time::timeout(std::time::Duration::from_secs(10), stream.read(&mut bytes)).await;
+        let read = read.unwrap_or_else(|_| panic!("waited for {what}: {heard}")).unwrap();
+        assert_ne!(read, 0, "{what}: {heard}");
+        heard.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    heard
+}
+
+#[tokio::test]
+async fn a_page_of_the_workspace_hears_what_listens() {
+    let program = Upstream::echoing_heads().await;
+    let ports = PortsPolicy { denied: vec![22..=22], ..PortsPolicy::default() };
+    let rig = rig_with(&program, Options { ports, ..Options::default() }).await;
+    let listening = |port, label: &str| Listening { port, process: "node".into(), label: label.into() };
+    let asks = async |path: &str| {
+        let mut stream = rig.connect().await;
+        let head =
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nCookie: codehub_workspace={SESSION}\r\n\r\n", own());
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    };
+    let mut page = asks("/.codehub/events?ports").await;
+    heard(&mut page, "event: ports\ndata: []\n\n").await;
+    rig.gate.listening.send_replace(vec![listening(22, ""), listening(3000, "shop")]);
+    let told = heard(&mut page, "event: ports\n").await;
+    let url = format!("http://{}/", host(3000));
+    let expected = format!(r#"[{{"label":"shop","port":3000,"process":"node","url":"{url}"}}]"#);
+    assert!(told.contains(&expected), "{told}: those that are opened, and where");
+    let mut other = asks("/.codehub/events").await;
+    let told = heard(&mut other, "\n\n").await + &heard(&mut other, r#""state":"running""#).await;
+    assert!(!told.contains("ports"), "who does not ask is told nothing: {told}");
 }
 
 #[tokio::test]

@@ -20,10 +20,14 @@ use codehub_domain::{
 };
 pub(super) use codehub_testing::{eventually, let_time_pass, poll_every};
 use codehub_upstream::{Carried, Dial, Dialling, Inside, NotDialled};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::broadcast,
+    sync::{broadcast, watch},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +75,8 @@ pub(super) struct FakeGate {
     /// What listens in the workspace, and how connections to it fail that nothing listens for.
     pub(super) ports: Mutex<HashMap<u16, SocketAddr>>,
     pub(super) not_dialled: Mutex<NotDialled>,
+    /// What is told of it to whoever follows.
+    pub(super) listening: watch::Sender<Vec<Listening>>,
     pub(super) wakes: AtomicU32,
     pub(super) looks: AtomicU32,
     pub(super) reads: AtomicU32,
@@ -121,6 +127,7 @@ impl FakeGate {
             codes: Mutex::default(),
             ports: Mutex::default(),
             not_dialled: Mutex::new(NotDialled::NothingListens),
+            listening: watch::Sender::new(Vec::new()),
             wakes: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             reads: AtomicU32::new(0),
@@ -197,7 +204,21 @@ impl Gate for FakeGate {
 
     async fn listening(&self, _: WorkspaceId) -> Vec<Listening> {
         let ports = self.ports.lock().unwrap();
-        ports.keys().map(|port| Listening { port: *port, process: "node <x>".into() }).collect()
+        ports
+            .keys()
+            .map(|port| Listening { port: *port, process: "node <x>".into(), label: String::new() })
+            .collect()
+    }
+
+    fn follow_listening(&self, _: WorkspaceId) -> BoxStream<'static, Vec<Listening>> {
+        let mut followed = self.listening.subscribe();
+        followed.mark_changed();
+        let news = async |mut followed: watch::Receiver<Vec<Listening>>| {
+            followed.changed().await.ok()?;
+            let listening = followed.borrow_and_update().clone();
+            Some((listening, followed))
+        };
+        stream::unfold(followed, news).boxed()
     }
 
     async fn wake(&self, id: WorkspaceId, _: UserId) -> Result<Woken, GateError> {

@@ -42,7 +42,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 /// A port that something in the workspace listens on, or that its owner said something about.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Port)]
-struct PortView {
+pub(super) struct PortView {
     port: u16,
     /// Whether something listens there now.
     listening: bool,
@@ -80,6 +80,15 @@ impl From<service::ports::Port> for PortView {
             activity,
         }
     }
+}
+
+/// # Errors
+/// Neither browsers nor programs get to ports on this server.
+pub(super) fn may_list_ports(app: &App) -> Result<()> {
+    if app.config.exec || app.config.ports.on {
+        return Ok(());
+    }
+    Err(ApiError::new(Code::Forbidden, "this is switched off on this server (EXEC, PORTS)"))
 }
 
 /// What holds for a port. What is left out is as if nobody had ever said anything.
@@ -150,9 +159,7 @@ async fn ports(
     PathId(id): PathId<WorkspaceId>,
 ) -> Result<Json<ListOf<PortView>>> {
     let workspace = service::find_to(&app, &me, id, Access::Own, AuditAction::ExecStarted).await?;
-    if !app.config.exec && !app.config.ports.on {
-        return Err(ApiError::new(Code::Forbidden, "this is switched off on this server (EXEC, PORTS)"));
-    }
+    may_list_ports(&app)?;
     let listening = match inside::line(&app, &me, workspace, false).await {
         Ok(_line) => service::ports::listening(&app, id).await.map_err(inside::unavailable)?,
         Err(error) if error.code == Code::WorkspaceStandby => Vec::new(),

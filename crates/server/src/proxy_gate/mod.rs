@@ -12,7 +12,9 @@ use codehub_domain::{
     audit::AuditActor,
     desired::Refusal,
     event::{Actor, Reason},
+    ports::PortSettings,
 };
+use codehub_inside::line::protocol::ListeningPort;
 use codehub_proxy::{
     Proxy, Settings,
     activity::Sink,
@@ -22,6 +24,10 @@ use codehub_proxy::{
 };
 use codehub_runtime::Upstream;
 use codehub_store::{Asked, Changes, Handover, Redeemed, Store, WorkspaceOrigin, bus::Bus};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use http::{HeaderMap, HeaderValue, header};
 
 use self::{dial::Connections, opened::Opened};
@@ -136,7 +142,30 @@ impl Gate for AppGate {
         let Ok(app) = self.app() else { return Vec::new() };
         let found = tokio::time::timeout(LISTENING_WITHIN, service::ports::listening(&app, id)).await;
         let found = found.ok().and_then(Result::ok).unwrap_or_default();
-        found.into_iter().map(|found| Listening { port: found.port, process: found.process }).collect()
+        let unnamed = |found: ListeningPort| Listening {
+            port: found.port,
+            process: found.process,
+            label: String::new(),
+        };
+        found.into_iter().map(unnamed).collect()
+    }
+
+    fn follow_listening(&self, id: WorkspaceId) -> BoxStream<'static, Vec<Listening>> {
+        let Ok(app) = self.app() else { return stream::pending().boxed() };
+        let mut followed = service::ports::follow(&app, id);
+        followed.mark_changed();
+        let news = async |mut followed: service::ports::Followed| loop {
+            followed.changed().await.ok()?;
+            let Some((listening, said)) = followed.borrow_and_update().clone() else { continue };
+            let named = |found: ListeningPort| Listening {
+                label: PortSettings::among(&said, found.port).label,
+                port: found.port,
+                process: found.process,
+            };
+            let listening = listening.said().cloned().unwrap_or_default();
+            return Some((listening.into_iter().map(named).collect(), followed));
+        };
+        stream::unfold(followed, news).boxed()
     }
 
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError> {

@@ -1,17 +1,26 @@
 //! Ports of workspaces: what listens, as the program inside says, together with what owners said about them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use codehub_domain::{
     WorkspaceId,
     audit::AuditAction,
     ports::{LONGEST_LABEL, MOST_PORTS, PortSettings, Visibility},
 };
-use codehub_inside::line::protocol::ListeningPort;
+use codehub_inside::line::{client::LineError, protocol::ListeningPort};
 use codehub_store::PortSaved;
+use tokio::sync::watch;
 
-use super::{Access, Denied, find_to};
-use crate::{app::App, auth::Identity, lines::NoLine};
+use super::{Access, Denied, find_to, inside};
+use crate::{
+    app::App,
+    auth::Identity,
+    lines::{NoLine, OpenLine},
+    looks::Inside,
+};
+
+/// How often a workspace is looked into while somebody watches its ports.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 
 /// A port that something listens on, or that its owner said something about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,10 +42,29 @@ pub struct Port {
 /// There is nobody inside to ask, or nobody answers.
 pub async fn listening(app: &App, id: WorkspaceId) -> Result<Vec<ListeningPort>, NoLine> {
     let line = app.lines.to(&*app.backends.instances, id).await?;
+    Ok(asked(app, id, line).await?)
+}
+
+async fn asked(app: &App, id: WorkspaceId, line: OpenLine) -> Result<Vec<ListeningPort>, LineError> {
     let mut found = line.ports().await?;
     let ide = ide_port(app, id).await;
     found.retain(|found| Some(found.port) != ide);
     Ok(found)
+}
+
+/// What listens and what was said about it; `None` until somebody has looked.
+pub type Followed = watch::Receiver<Option<(Inside<Vec<ListeningPort>>, Vec<PortSettings>)>>;
+
+/// Follows the ports of a workspace. It is looked into for as long as somebody does.
+pub fn follow(app: &Arc<App>, id: WorkspaceId) -> Followed {
+    let of = Arc::clone(app);
+    app.ports_seen.follow(id, LOOKED_AT_EVERY, app.shutdown.clone(), move || {
+        let app = Arc::clone(&of);
+        async move {
+            let listening = inside::ask(&app, id, async |line| asked(&app, id, line).await).await;
+            Some((listening, app.store().workspace_ports(id).await.ok()?))
+        }
+    })
 }
 
 /// The port of the IDE, where it has one.

@@ -27,7 +27,7 @@ use super::{
     components::{ahead, moment},
     error::Result,
     i18n::words,
-    icons,
+    icons, inside,
     layout::{NavEntry, Page},
     logs, picture, recover, row,
     view::{Me, PageContext, PathId, Query},
@@ -67,6 +67,7 @@ pub(super) struct Detail {
     pub(super) activity: ActivityView,
     /// Whether workspaces run from images here.
     pub(super) from_images: bool,
+    pub(super) insight: inside::Insight,
 }
 
 impl Detail {
@@ -77,7 +78,7 @@ impl Detail {
     }
 }
 
-async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
+async fn load(app: &Arc<App>, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let workspace = service::find(app, me.user(), id, Access::Manage).await?;
     // The page has more to say than what its storage keeps.
     let archives = service::archives::kept(app, id).await.ok();
@@ -88,6 +89,7 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
     let activity = activity::of(app, &workspace).await?;
     let (policy, expiry) = (app.config.ttl_policy(), app.expiry(&workspace));
     let from_images = app.backends.instances.kind() != "process";
+    let insight = inside::look(app, me, &workspace).await?;
     Ok(Detail {
         workspace,
         owner,
@@ -99,6 +101,7 @@ async fn load(app: &App, me: &Me, id: WorkspaceId) -> Result<Detail> {
         expiry,
         activity,
         from_images,
+        insight,
     })
 }
 
@@ -183,7 +186,7 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
         div #detail data-testid="detail" data-id=(detail.workspace.id) data-version=(detail.workspace.updated_at)
             data-phase=(detail.workspace.status.phase) data-operation=(detail.workspace.status.operation)
             data-name=(detail.workspace.name) data-label=(row::label(view, &detail.workspace))
-            data-busy[is_active(&detail.workspace)] data-poll[detail.workspace.owner != me.user().id] {
+            data-busy[is_active(&detail.workspace)] data-watch[detail.insight.watched] data-poll[detail.workspace.owner != me.user().id] {
             (head(me, detail))
             (awake::banner(me, detail))
             (recover::panel(me, detail))
@@ -193,6 +196,8 @@ pub(super) fn parts(me: &Me, detail: &Detail) -> Markup {
                     (conditions(view, &detail.workspace))
                 }
                 div.side-column {
+                    (inside::ports(view, detail.workspace.id, &detail.insight))
+                    (inside::usage(view, &detail.insight))
                     (awake::panel(me, detail))
                     (facts(view, detail))
                     (archives(view, detail))

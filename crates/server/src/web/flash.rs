@@ -65,6 +65,9 @@ flashes! {
     Snoozed Good "snoozed": "The workspace stays awake.", "워크스페이스를 깨어 있는 상태로 유지합니다.";
     Released Good "released": "The workspace may go to sleep again.", "유지를 해제했습니다.";
     NoSuchLease Bad "no-such-lease": "This keep-awake request has already ended.", "이미 끝난 유지 요청입니다.";
+    PortShared Good "port-shared": "Everybody with an account here can open this port now.", "이제 이 서버에 계정이 있는 모든 사람이 이 포트를 열 수 있습니다.";
+    PortClosed Good "port-closed": "Only you can open this port now.", "이제 본인만 이 포트를 열 수 있습니다.";
+    TooManyPorts Bad "too-many-ports": "64 ports of this workspace have settings already. Nothing was changed.", "설정이 저장된 포트가 이미 64개입니다. 변경된 내용이 없습니다.";
     NotRunning Bad "not-running": "The workspace is not running. Start it first.", "실행하도록 설정되지 않은 워크스페이스입니다. 먼저 시작하세요.";
     NothingTicked Bad "nothing-ticked": "No workspace was selected.", "선택한 워크스페이스가 없습니다.";
     NeedsRecovery Bad "needs-recovery": "The workspace has an error. Recover it first.", "워크스페이스에 오류가 있습니다. 먼저 복구하세요.";

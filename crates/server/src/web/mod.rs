@@ -15,7 +15,7 @@
 //! are drawn by the layer in this file, because only it knows the visitor.
 //!
 //! Live updates have one source of markup: an event makes the script fetch `/workspaces/{id}/row` or
-//! `/workspaces/{id}/live` and swap what differs.
+//! `/workspaces/{id}/live` (what a workspace says of itself: `…/inside`) and swap what differs.
 
 mod account;
 mod actions;
@@ -36,6 +36,7 @@ pub mod forms;
 mod help;
 pub mod i18n;
 pub(crate) mod icons;
+mod inside;
 pub mod layout;
 mod list;
 mod login;
@@ -88,6 +89,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(awake::router())
         .merge(bulk::router())
         .merge(cleanup::router())
+        .merge(inside::router())
         .merge(logs::router())
         .merge(help::router())
         .merge(login::router())

@@ -6,6 +6,8 @@
 //!
 //! A client that does not read is let go: at most [`BUFFER`] messages wait for it, and when one cannot
 //! be handed over for [`PATIENCE`] its connection is closed. It reconnects and gets a snapshot.
+//!
+//! A stream may watch one workspace, whose ports it tells of, too: they are looked at only while somebody does.
 
 mod feed;
 
@@ -24,7 +26,8 @@ use http::{
     HeaderName,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::{
     sync::{
         broadcast::{self, error::RecvError},
@@ -37,12 +40,17 @@ use utoipa::OpenApi;
 
 use self::feed::{Announced, Feeds, News};
 use super::{
-    error::{ErrorBody, Result},
+    error::{ApiError, ErrorBody, Result},
+    extract,
+    ports::{PortView, may_list_ports},
     revalidated::Revalidated,
 };
 use codehub_proxy::front::ConnectionHandle;
 
-use crate::app::App;
+use crate::{
+    app::App,
+    service::{self, Access, ports::Followed},
+};
 
 const BUFFER: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -57,23 +65,50 @@ pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/events", get(follow)).layer(Extension(Feeds::default()))
 }
 
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct EventsQuery {
+    /// The id of a workspace of one's own: `ports_changed` tells of its ports, too.
+    watch: Option<String>,
+}
+
 /// Events
 ///
 /// `text/event-stream`: one `workspace_updated` (the whole workspace) per workspace of one's own, then
-/// `workspace_updated`, `workspace_deleted` (`{"id"}`) and `heartbeat` (`{}`) as they happen.
-#[utoipa::path(get, path = "/events", tag = "events", responses(
+/// `workspace_updated`, `workspace_deleted` (`{"id"}`) and `heartbeat` (`{}`) as they happen. With `watch`, also
+/// `ports_changed` (`{"id", "items"}`, the items as those of `…/ports`): once at the beginning, then within 2 seconds of
+/// a change. A watched workspace is looked into every 2 seconds, which is no activity.
+#[utoipa::path(get, path = "/events", tag = "events", params(EventsQuery), responses(
     (status = 200, description = "The stream", body = String, content_type = "text/event-stream"),
+    (status = 400, description = "INVALID_REQUEST: an unknown parameter, or an id that is none", body = ErrorBody),
     (status = 401, description = "UNAUTHORIZED", body = ErrorBody),
+    (status = 403, description = "FORBIDDEN: somebody else's workspace is to be watched, or ports are switched off", body = ErrorBody),
+    (status = 404, description = "NOT_FOUND: the workspace to watch", body = ErrorBody),
 ))]
 async fn follow(
     State(app): State<Arc<App>>,
     Extension(feeds): Extension<Feeds>,
     revalidated: Revalidated,
     connection: Option<Extension<ConnectionHandle>>,
+    extract::Params(query): extract::Params<EventsQuery>,
 ) -> Result<Response> {
+    let watched = match &query.watch {
+        None => None,
+        Some(id) => {
+            let id = id.parse().map_err(|_| ApiError::invalid("watch", "must be the id of a workspace"))?;
+            service::find(&app, &revalidated.me.user, id, Access::Own).await?;
+            may_list_ports(&app)?;
+            let mut ports = service::ports::follow(&app, id);
+            // What is known already is news to this stream.
+            ports.mark_changed();
+            Some((id, ports))
+        }
+    };
     let (sender, receiver) = mpsc::channel(BUFFER);
     let writer = Writer { sender, next_id: 0, connection: connection.map(|Extension(handle)| handle) };
-    let reader = Stream { me: revalidated.me.user.clone(), app, feeds, writer, known: HashMap::new() };
+    let me = revalidated.me.user.clone();
+    let reader = Stream { me, app, feeds, writer, known: HashMap::new(), watched };
     tokio::spawn(reader.run(revalidated));
     let chunks = ReceiverStream::new(receiver).flat_map(stream::iter);
     let body = Body::from_stream(chunks.map(Ok::<_, std::convert::Infallible>));
@@ -107,6 +142,8 @@ struct Stream {
     me: User,
     writer: Writer,
     known: HashMap<WorkspaceId, LastSent>,
+    /// The workspace whose ports it tells of.
+    watched: Option<(WorkspaceId, Followed)>,
 }
 
 impl Stream {
@@ -142,8 +179,18 @@ impl Stream {
                     Err(RecvError::Lagged(_)) => news = self.enter().await?,
                     Err(RecvError::Closed) => return Ok(()),
                 },
+                true = changed(&mut self.watched) => self.tell_ports().await?,
             }
         }
+    }
+
+    async fn tell_ports(&mut self) -> std::result::Result<(), End> {
+        let Some((id, ports)) = &mut self.watched else { return Ok(()) };
+        let Some((listening, said)) = ports.borrow_and_update().clone() else { return Ok(()) };
+        let listening = listening.said().cloned().unwrap_or_default();
+        let ports = service::ports::merged(&self.app, *id, listening, &said);
+        let items: Vec<PortView> = ports.into_iter().map(Into::into).collect();
+        self.writer.send(text("ports_changed", &json!({ "id": id, "items": items }))).await
     }
 
     /// Tells everything that is not known yet, and what has gone since.
@@ -179,6 +226,17 @@ impl Stream {
         }
         self.writer.send(text).await
     }
+}
+
+/// Resolves when there is news of ports, and never where none are watched.
+async fn changed(watched: &mut Option<(WorkspaceId, Followed)>) -> bool {
+    if let Some((_, ports)) = watched
+        && ports.changed().await.is_ok()
+    {
+        return true;
+    }
+    // None are, or the server is shutting down.
+    std::future::pending().await
 }
 
 const HEARTBEAT: &[u8] = b"event: heartbeat\ndata: {}\n\n";

@@ -49,6 +49,11 @@ function announce(element) {
   $('#announcer').textContent = `${element.dataset.name}: ${element.dataset.label}`;
 }
 
+// What needs this script is hidden without it.
+function reveal(root = document) {
+  for (const button of $$('[data-copy], #follow', root)) button.hidden = false;
+}
+
 // Replaces an element; focus stays on the same control, or goes to the first link of the new one.
 function swap(old, fresh) {
   const focus = old.contains(document.activeElement) ? document.activeElement.dataset.testid : undefined;
@@ -57,6 +62,7 @@ function swap(old, fresh) {
   if (fresh.matches('[data-part]')) drawn.set(fresh, fresh.outerHTML);
   remember(fresh);
   old.replaceWith(fresh);
+  reveal(fresh);
   for (const details of $$('details[data-testid]', fresh)) if (opened.includes(details.dataset.testid)) details.open = true;
   tell(fresh);
   if (focused) ((focus && $(`[data-testid="${focus}"]`, fresh)) || $('a, button', fresh))?.focus();
@@ -69,17 +75,21 @@ function swapRow(old, fresh) {
 }
 
 // A part somebody is filling in stays as it is.
-const inUse = (part) => part.contains(document.activeElement) && document.activeElement.matches('input, textarea, select')
+const inUse = (part) => part.contains(document.activeElement) && document.activeElement.matches('input:not([readonly]), textarea, select')
   || $$('input[type="checkbox"]', part).some((box) => box.checked);
+
+function swapParts(fresh) {
+  for (const part of $$('[data-part]', fresh)) {
+    const old = document.getElementById(part.id);
+    if (old && drawn.get(old) !== part.outerHTML && !inUse(old)) swap(old, part);
+  }
+}
 
 function swapDetail(fresh) {
   const detail = $('#detail');
   if (!detail || !fresh) return;
   if (detail.dataset.label !== fresh.dataset.label) announce(fresh);
-  for (const part of $$('[data-part]', fresh)) {
-    const old = document.getElementById(part.id);
-    if (old && drawn.get(old) !== part.outerHTML && !inUse(old)) swap(old, part);
-  }
+  swapParts(fresh);
   for (const name of ['version', 'phase', 'operation', 'name', 'label']) detail.dataset[name] = fresh.dataset[name];
   detail.toggleAttribute('data-busy', fresh.hasAttribute('data-busy'));
 }
@@ -153,7 +163,9 @@ const watching = () => $('#workspaces, #detail');
 
 function listen() {
   if (!watching() || events) return;
-  events = new EventSource('/api/v1/events');
+  // Of one's own workspace, its ports are told of, too.
+  const shown = $('#detail[data-watch]')?.dataset.id;
+  events = new EventSource(shown ? `/api/v1/events?watch=${shown}` : '/api/v1/events');
   const heard = () => {
     clearTimeout(offlineSoon);
     clearTimeout(silence);
@@ -173,6 +185,10 @@ function listen() {
   events.addEventListener('workspace_deleted', (event) => {
     heard();
     gone(JSON.parse(event.data).id);
+  });
+  events.addEventListener('ports_changed', () => {
+    heard();
+    lookInside();
   });
   events.onerror = () => {
     offlineSoon ??= setTimeout(() => { $('#offline').hidden = false; }, 3000);
@@ -219,6 +235,21 @@ function look(selector) {
 setInterval(() => look('[data-poll][data-busy]'), 3000);
 setInterval(() => look('[data-poll]:not([data-busy])'), 20_000);
 setInterval(() => look('[data-phase="RUNNING"][data-id]:not([data-poll], [data-busy])'), 60_000);
+
+// What a workspace of one's own says of itself, while it runs: its ports, when there is news, and what it uses.
+let looking = false, lookAgain = false;
+async function lookInside() {
+  const detail = $('#detail[data-watch][data-phase="RUNNING"]');
+  if (!detail || document.hidden) return;
+  lookAgain = looking;
+  if (looking) return;
+  looking = true;
+  const page = await draw(`/workspaces/${detail.dataset.id}/inside`).catch(() => null);
+  if (page) swapParts(page);
+  looking = false;
+  if (lookAgain) lookInside();
+}
+setInterval(lookInside, 5000);
 
 // In its last minutes a countdown is asked for more often, so that it is the one the IDE shows.
 function near(element) {
@@ -329,7 +360,7 @@ $('#bulk')?.addEventListener('reset', (event) => {
 for (const label of $$('.select-all')) label.hidden = false;
 
 for (const select of $$('form[data-auto] select')) select.addEventListener('change', () => select.form.requestSubmit());
-for (const button of $$('[data-copy], #follow')) button.hidden = false;
+reveal();
 
 // --- logs ---
 

@@ -1,7 +1,8 @@
 //! Words for values: phases, operations, sizes, times.
 
 use codehub_domain::{
-    Desired, Operation, Phase, Timestamp, activity::ActivityMode, user::Role, waiting::Waiting,
+    Desired, Operation, Phase, Timestamp, activity::ActivityMode, ports::Visibility, user::Role,
+    waiting::Waiting,
 };
 pub use codehub_proxy::appearance::bytes;
 
@@ -227,6 +228,32 @@ pub fn progress(lang: Lang, progress: codehub_domain::Progress) -> String {
         }
     }
     text
+}
+
+/// So much of so much that there may be.
+pub fn of(lang: Lang, used: u64, most: u64) -> String {
+    match lang {
+        Lang::En => format!("{} of {}", bytes(used), bytes(most)),
+        Lang::Ko => format!("{} / {}", bytes(used), bytes(most)),
+    }
+}
+
+/// What was counted, of something that was not counted to its end.
+pub fn at_least(lang: Lang, counted: u64) -> String {
+    match lang {
+        Lang::En => format!("At least {}", bytes(counted)),
+        Lang::Ko => format!("{} 이상", bytes(counted)),
+    }
+}
+
+/// Who may open a port.
+pub fn visibility(lang: Lang, visibility: Visibility) -> &'static str {
+    match (visibility, lang) {
+        (Visibility::Owner, Lang::En) => "Only you",
+        (Visibility::Owner, Lang::Ko) => "나만",
+        (Visibility::SignedIn, Lang::En) => "All signed-in users",
+        (Visibility::SignedIn, Lang::Ko) => "로그인한 모든 사용자",
+    }
 }
 
 /// `None`: too many to count for every page.
