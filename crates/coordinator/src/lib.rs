@@ -72,6 +72,8 @@ pub struct Settings {
     pub audit_retention: Duration,
     /// Where people reach workspaces, without a trailing slash.
     pub origins: codehub_domain::origins::Origins,
+    /// Whether ports are opened in browsers.
+    pub ports: bool,
 }
 
 /// The ports, as configured.

@@ -74,6 +74,7 @@ named_enum! {
         WorkspaceOpened => "workspace.opened",
         ExecStarted => "exec.started",
         PortEdited => "port.edited",
+        PortOpened => "port.opened",
         ArchiveBrowsed => "archive.browsed",
         ArchiveDownloaded => "archive.downloaded",
         ArchiveAdopted => "archive.adopted",
@@ -367,14 +368,20 @@ impl AuditEntry {
             AuditAction::LoginFailed
             | AuditAction::LoginBlocked
             | AuditAction::WorkspaceOpened
+            | AuditAction::PortOpened
             | AuditAction::ArchiveBrowsed => self.object.as_ref().map_or("", |object| &object.id),
             _ => "",
         };
         let session = match self.action {
-            AuditAction::WorkspaceOpened => by.actor.session.map(|id| id.to_string()).unwrap_or_default(),
+            AuditAction::WorkspaceOpened | AuditAction::PortOpened => {
+                by.actor.session.map(|id| id.to_string()).unwrap_or_default()
+            }
             _ => String::new(),
         };
-        Some(format!("{} {} {} {object} {session}", by.counted_as(), self.action, self.outcome))
+        // Each port is one of its own.
+        let port =
+            self.code.as_deref().filter(|_| self.action == AuditAction::PortOpened).unwrap_or_default();
+        Some(format!("{} {} {} {object} {session}{port}", by.counted_as(), self.action, self.outcome))
     }
 }
 

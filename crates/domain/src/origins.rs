@@ -23,6 +23,8 @@ pub enum Label {
     Workspace(WorkspaceId),
     /// A port within a workspace.
     Port(u16, WorkspaceId),
+    /// The same, as it was written once: a label with `--` there is reserved.
+    OldPort(u16, WorkspaceId),
 }
 
 /// An origin that is not the dashboard's: a workspace's, or that of a port in it.
@@ -121,6 +123,12 @@ impl Origins {
         Some(format!("{scheme}://{port}-{rest}"))
     }
 
+    /// Where the ports of a workspace are, with `{port}` for the number; `None` where they have no origins.
+    pub fn port_url_pattern(&self, id: WorkspaceId) -> Option<String> {
+        let url = self.port_url(id, 0)?;
+        Some(url.replacen("://0-", "://{port}-", 1))
+    }
+
     /// The dashboard for somebody whose request had this `Host`, wherever of ours it was sent.
     pub fn dashboard_seen_from(&self, host: &str) -> String {
         match &self.mode {
@@ -148,10 +156,12 @@ impl Origins {
             None if port.is_empty() => Some(Label::Workspace(id)),
             None => None,
             Some(port) => {
+                let old = port.strip_suffix(b"-");
+                let port = old.unwrap_or(port);
                 let digits =
                     (1..=5).contains(&port.len()) && port[0] != b'0' && port.iter().all(u8::is_ascii_digit);
                 let port = std::str::from_utf8(port).ok().filter(|_| digits)?.parse().ok()?;
-                Some(Label::Port(port, id))
+                Some(if old.is_some() { Label::OldPort(port, id) } else { Label::Port(port, id) })
             }
         }
     }

@@ -25,6 +25,15 @@ named_enum! {
 }
 
 named_enum! {
+    /// How the program at a port is spoken to.
+    PortScheme, "scheme" {
+        Http => "http",
+        /// By TLS, whatever certificate it shows: nobody but its workspace is at the other end.
+        Https => "https",
+    }
+}
+
+named_enum! {
     /// Whether requests to a port keep its workspace awake.
     PortActivity, "activity" {
         /// As far as a person is behind them.
@@ -44,6 +53,7 @@ pub struct PortSettings {
     pub port: u16,
     /// The owner's own words; may be empty.
     pub label: String,
+    pub scheme: PortScheme,
     pub host: PortHost,
     pub visibility: Visibility,
     pub activity: PortActivity,
@@ -55,6 +65,7 @@ impl PortSettings {
         Self {
             port,
             label: String::new(),
+            scheme: PortScheme::Http,
             host: PortHost::Local,
             visibility: Visibility::Owner,
             activity: PortActivity::Requests,

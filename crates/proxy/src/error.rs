@@ -38,6 +38,9 @@ pub enum ProxyError {
     TwoSessions,
     #[error("this workspace belongs to another user")]
     NotYours,
+    /// A port that its owner keeps, asked for by somebody who is signed in; whether they had been let in before.
+    #[error("this port is not shared{}: only the workspace's owner can open it", if *.0 { " any more" } else { "" })]
+    NotShared(bool),
     #[error("the page that sent this is not part of CodeHub, or is that of a workspace")]
     ForeignOrigin,
     /// By its own word, the request was sent by a page of another site that does not lead here but loads or frames it.
@@ -127,6 +130,7 @@ impl ProxyError {
             | Self::SignIn
             | Self::TwoSessions
             | Self::NotYours
+            | Self::NotShared(_)
             | Self::ForeignOrigin
             | Self::Embedded
             | Self::Misdirected
@@ -162,9 +166,12 @@ impl ProxyError {
             Self::BadRequest(_) | Self::RequestBrokeOff => StatusCode::BAD_REQUEST,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::SignIn | Self::TwoSessions => StatusCode::UNAUTHORIZED,
-            Self::NotYours | Self::ForeignOrigin | Self::Embedded | Self::PortDenied(_) | Self::IdePort => {
-                StatusCode::FORBIDDEN
-            }
+            Self::NotYours
+            | Self::NotShared(_)
+            | Self::ForeignOrigin
+            | Self::Embedded
+            | Self::PortDenied(_)
+            | Self::IdePort => StatusCode::FORBIDDEN,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::NotFound | Self::NoPorts | Self::PortsOff => StatusCode::NOT_FOUND,
@@ -184,9 +191,12 @@ impl ProxyError {
             Self::BadRequest(_) | Self::RequestBrokeOff | Self::Method(_) => "INVALID_REQUEST",
             Self::SignIn => "UNAUTHORIZED",
             Self::TwoSessions => "SEVERAL_SESSIONS",
-            Self::NotYours | Self::ForeignOrigin | Self::Embedded | Self::PortDenied(_) | Self::IdePort => {
-                "FORBIDDEN"
-            }
+            Self::NotYours
+            | Self::NotShared(_)
+            | Self::ForeignOrigin
+            | Self::Embedded
+            | Self::PortDenied(_)
+            | Self::IdePort => "FORBIDDEN",
             Self::Misdirected => "MISDIRECTED",
             Self::TooSlow => "REQUEST_TIMEOUT",
             Self::Busy | Self::Prefetch => "BUSY",

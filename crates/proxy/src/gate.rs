@@ -11,7 +11,7 @@ use codehub_domain::{
     change::Change,
     limits::LimitHit,
     origins::WorkspaceOrigin,
-    ports::{PortSettings, Visibility},
+    ports::{PortScheme, PortSettings, Visibility},
 };
 use codehub_upstream::Upstream;
 use futures::stream::BoxStream;
@@ -177,7 +177,7 @@ pub trait Gate: Send + Sync + 'static {
     async fn workspace(&self, id: WorkspaceId, ports: bool) -> Result<Option<WorkspaceView>, GateError>;
     async fn upstream(&self, id: WorkspaceId) -> Result<Option<Upstream>, GateError>;
     /// What listens on this port in the workspace, if anything does: connecting tells.
-    fn port(&self, id: WorkspaceId, port: u16) -> Upstream;
+    fn port(&self, id: WorkspaceId, port: u16, scheme: PortScheme) -> Upstream;
     /// What else listens there, without the IDE. Never worth failing a page for.
     async fn listening(&self, id: WorkspaceId) -> Vec<Listening>;
     /// The same as often as it changes, beginning with what it is now. It is looked for while this is held.
@@ -209,11 +209,11 @@ pub trait Gate: Send + Sync + 'static {
     async fn deployment(&self) -> Result<String, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
-    /// Somebody who may has opened the workspace, with this credential and these headers, from this address. Returns at
+    /// Somebody who may has opened the workspace, or a port of somebody else's, with this credential and these headers, from this address. Returns at
     /// once.
     fn opened(
         &self,
-        _id: WorkspaceId,
+        _at: WorkspaceOrigin,
         _credential: Credential<'_>,
         _headers: &http::HeaderMap,
         _address: std::net::IpAddr,

@@ -49,6 +49,7 @@ impl Hosts {
         match self.origins.label(name) {
             Some(Label::Workspace(id)) => Some(Site::Workspace(id)),
             Some(Label::Port(port, id)) => Some(Site::Port(id, port)),
+            Some(Label::OldPort(port, id)) => Some(Site::OldPort(id, port)),
             None => self.is_dashboards(name).then_some(Site::Dashboard),
         }
     }
@@ -116,6 +117,8 @@ pub enum Site {
     Workspaces,
     /// A port in a workspace.
     Port(WorkspaceId, u16),
+    /// The same by a name that leads there.
+    OldPort(WorkspaceId, u16),
 }
 
 /// The host in the value of a `Host` header. `None` where what follows it is no port.
@@ -242,6 +245,7 @@ mod tests {
         assert_eq!(site("localhost:8080".into()), Some(Site::Dashboard));
         assert_eq!(site(format!("{ID}.localhost:8080")), Some(Site::Workspace(ID.parse().unwrap())));
         assert_eq!(site(format!("3000-{ID}.LOCALHOST")), Some(Site::Port(ID.parse().unwrap(), 3000)));
+        assert_eq!(site(format!("3000--{ID}.localhost")), Some(Site::OldPort(ID.parse().unwrap(), 3000)));
         for foreign in ["x.localhost", "localhost.evil.example", "xlocalhost", "a.b.localhost"] {
             assert_eq!(site(foreign.into()), None, "{foreign}");
         }

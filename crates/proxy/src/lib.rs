@@ -10,11 +10,15 @@
 //! when the store says so ([`routes`]), connections are kept ([`http1::pool`]), activity is one atomic
 //! store, and bodies stream with back-pressure ([`body`]).
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use codehub_domain::{
-    WorkspaceId,
+    UserId, WorkspaceId,
     origins::WorkspaceOrigin,
     ports::{PortSettings, PortsPolicy},
 };
@@ -155,6 +159,8 @@ struct Context {
     links: Links,
     visit: Visit,
     look: Appearance,
+    /// Who asks, once that is known.
+    caller: OnceLock<UserId>,
     host: Option<HeaderValue>,
     peer: Peer,
     /// A person opens a page with several session cookies, and is helped out of that.
@@ -303,6 +309,14 @@ impl Proxy {
         let target = match site {
             Site::Workspace(id) => return Ok((id, None, Door::Apart)),
             Site::Port(id, port) => return Ok((id, Some(port), Door::Apart)),
+            Site::OldPort(id, port) if request.method().is_safe() => {
+                let url =
+                    origins.port_url_seen_from(id, port, &self.asked(request, peer)).unwrap_or_default();
+                let rest = uri.path_and_query().map_or("", |rest| rest.as_str().trim_start_matches('/'));
+                let to = HeaderValue::try_from(format!("{url}{rest}"));
+                return moved(StatusCode::TEMPORARY_REDIRECT, to.unwrap_or(HeaderValue::from_static("/")));
+            }
+            Site::OldPort(..) => return refused(Outcome::Refused, &ProxyError::Misdirected),
             Site::Dashboard if uri.path().starts_with(route::OPEN) => match route::opened(uri.path()) {
                 Some(id) if origins.are_apart() => match handover::port_of(uri) {
                     Ok(port) => return Ok((id, port, Door::Open)),
@@ -393,6 +407,7 @@ impl Proxy {
             links: Links { port, ..self.links(site, &asked) },
             asked,
             visit,
+            caller: OnceLock::new(),
             // Only people get pages.
             look: if visit == Visit::Navigation { Appearance::of(headers) } else { Appearance::default() },
             host,
@@ -429,11 +444,18 @@ impl Proxy {
         }
 
         let identified = self.callers.identify(headers, context.keeper()).await?;
+        let _ = context.caller.set(identified.caller.user);
         if let Some(arrival) = request.extensions().get::<front::Arrival>() {
             arrival.place.signed_in();
         }
         let (entry, view) = self.routes.find(context.id, context.port.is_some()).await?;
-        self.callers.admit(&view, identified.caller, context.port)?;
+        self.callers.admit(&view, identified.caller, context.port).map_err(|error| match error {
+            // Nobody has a session of a port's origin who was never let in there.
+            ProxyError::NotYours if context.port.is_some() => {
+                ProxyError::NotShared(context.door == Door::Apart && identified.caller.by_cookie)
+            }
+            error => error,
+        })?;
         let owns = view.owner == identified.caller.user;
         if context.door == Door::Open {
             if !method.is_safe() {
@@ -453,12 +475,13 @@ impl Proxy {
             return Ok(Box::pin(own::answer(self, &entry, call, identified)).await?);
         }
 
-        // What a page of the program loads is no opening of it.
-        if context.port.is_none() && (context.visit == Visit::Navigation || upgrade.is_some()) {
+        // What a page of the program loads is no opening of it, and owners' visits to their own ports are nobody's business.
+        let opens = context.visit == Visit::Navigation || upgrade.is_some();
+        if opens && (context.port.is_none() || !owns) {
             let peer = context.peer.addr.ip();
             let address = client::address(peer, request.headers(), &self.settings.trusted_proxies);
             if let Some(pass) = self.callers.pass(request.headers(), context.keeper(), identified) {
-                self.gate.opened(context.id, pass.credential(), request.headers(), address);
+                self.gate.opened(context.origin(), pass.credential(), request.headers(), address);
             }
         }
         let view = match self.decided(context, &view, owns)? {
@@ -540,15 +563,15 @@ impl Proxy {
         identified: Identified,
         upgrade: Option<HeaderValue>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
-        let upstream = match context.port {
+        let settings = context.port.map(|port| PortSettings::among(&view.ports, port));
+        let upstream = match &settings {
             None => forward::upstream(self, entry).await,
-            Some(port) => self.port(context, entry, port).await,
+            Some(settings) => self.port(context, entry, settings.port, settings.scheme).await,
         };
         let upstream = upstream.map_err(|error| context.unreachable(error))?;
         let target = route::upstream_target(request.uri(), context.prefix, !upstream.keeps_prefix)
             .ok_or(ProxyError::BadRequest("this path cannot be forwarded"))?;
         let (path, query) = (context.below(request.uri()), request.uri().query());
-        let settings = context.port.map(|port| PortSettings::among(&view.ports, port));
         let work = match &settings {
             None if self.is_work(request.method(), path, query) => Work::Lasting,
             None => Work::No,
@@ -680,6 +703,16 @@ impl Proxy {
         }
     }
 
+    /// As the person chose for their account, where it is known who that is; else as their browser says.
+    async fn look_of(&self, context: &Context) -> Appearance {
+        let Some(user) = context.caller.get().filter(|_| context.visit == Visit::Navigation) else {
+            return context.look;
+        };
+        // A page is not worth failing for its language.
+        let (lang, theme) = self.gate.appearance(*user).await.unwrap_or_default();
+        Appearance { lang: lang.unwrap_or(context.look.lang), theme: theme.unwrap_or(context.look.theme) }
+    }
+
     /// What is sent when the workspace itself does not answer.
     async fn explain(
         &self,
@@ -689,7 +722,7 @@ impl Proxy {
         headers: &HeaderMap,
     ) -> Response<ProxyBody> {
         let navigation = context.visit == Visit::Navigation;
-        let (look, links) = (context.look, &context.links);
+        let (look, links) = (self.look_of(context).await, &context.links);
         let (outcome, response) = match not_ready {
             // Signing in and waiting are the dashboard's: pages with power have no place on a workspace's origin.
             NotReady::Error(ProxyError::SignIn)

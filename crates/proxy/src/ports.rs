@@ -14,7 +14,7 @@ use std::{
 use codehub_domain::{
     WorkspaceId,
     origins::Origins,
-    ports::{PortActivity, PortHost, PortRefusal, PortSettings, PortsPolicy},
+    ports::{PortActivity, PortHost, PortRefusal, PortScheme, PortSettings, PortsPolicy},
 };
 use codehub_upstream::{NotDialled, Upstream};
 use http::Method;
@@ -68,7 +68,7 @@ impl Names {
         let workspace = origins.url_seen_from(id, asked);
         Self {
             shown,
-            inside: format!("http://localhost:{}", settings.port),
+            inside: format!("{}://localhost:{}", settings.scheme, settings.port),
             workspace: workspace.trim_end_matches('/').to_owned(),
             host: settings.host,
         }
@@ -81,7 +81,7 @@ impl Names {
 
     /// `Host`, where it is not the browser's.
     pub(crate) fn host(&self) -> Option<&[u8]> {
-        self.local()?.inside.strip_prefix("http://").map(str::as_bytes)
+        self.local()?.inside.split_once("://").map(|(_, host)| host.as_bytes())
     }
 
     /// What follows the number of a port in the hosts of this workspace.
@@ -116,12 +116,13 @@ impl Proxy {
         context: &Context,
         entry: &Entry,
         port: u16,
+        scheme: PortScheme,
     ) -> Result<Upstream, ProxyError> {
         let ide = forward::upstream(self, entry).await?;
         if ide.address.port().is_some_and(|address| address.port() == port) {
             return Err(ProxyError::IdePort);
         }
-        Ok(self.gate.port(context.id, port))
+        Ok(self.gate.port(context.id, port, scheme))
     }
 
     /// Those ports that could be opened instead, for the owner.

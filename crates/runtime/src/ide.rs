@@ -69,6 +69,8 @@ struct Row {
     strip_prefix: bool,
     files: &'static [DefaultFile],
     env: &'static [(&'static str, &'static str)],
+    /// The variable in which it looks for where ports are, with `{{port}}` for the number.
+    port_url_env: Option<&'static str>,
     /// How a person gets it.
     install: &'static str,
 }
@@ -85,13 +87,21 @@ const BUILTIN: Row = Row {
     strip_prefix: true,
     files: &[],
     env: &[],
+    port_url_env: None,
     install: "",
 };
 
 const CODE_SERVER: Row = Row {
     name: "code-server",
     executable: Some("code-server"),
-    args: &["--disable-telemetry", "--disable-update-check", "--disable-workspace-trust", "{home}"],
+    args: &[
+        "--disable-telemetry",
+        "--disable-update-check",
+        "--disable-workspace-trust",
+        // Its own proxy would serve ports on the IDE's origin.
+        "--disable-proxy",
+        "{home}",
+    ],
     open: &["--auth", "none"],
     // It takes the cookie of a session for good that is the hash itself.
     guard: Guard {
@@ -120,6 +130,7 @@ const CODE_SERVER: Row = Row {
 "#,
     }],
     env: &[],
+    port_url_env: Some("VSCODE_PROXY_URI"),
     install: "see https://coder.com/docs/code-server/install",
 };
 
@@ -162,6 +173,7 @@ const JUPYTERLAB: Row = Row {
         },
     ],
     env: &[],
+    port_url_env: None,
     install: "`pip install jupyterlab`",
 };
 
@@ -216,6 +228,7 @@ pub struct ResolvedIde {
     pub strip_prefix: bool,
     pub files: &'static [DefaultFile],
     pub env: &'static [(&'static str, &'static str)],
+    port_url_env: Option<&'static str>,
     /// How it asks for a secret; `None` where it cannot.
     pub guard: Option<Guard>,
     words: Vec<String>,
@@ -237,6 +250,13 @@ impl ResolvedIde {
         };
         let words = self.words.iter().map(String::as_str).chain(asks.iter().copied());
         words.chain(listen.iter().flatten().map(String::as_str)).map(|word| fill.fill(word)).collect()
+    }
+
+    /// What tells programs in a workspace where people reach its ports.
+    pub fn port_env(&self, port_url: Option<&str>) -> impl Iterator<Item = (&'static str, String)> {
+        let of_ide =
+            self.port_url_env.zip(port_url).map(|(name, url)| (name, url.replace("{port}", "{{port}}")));
+        port_url.map(|url| ("CODEHUB_PORT_URL", url.to_owned())).into_iter().chain(of_ide)
     }
 
     pub fn can_use_port(&self) -> bool {
@@ -313,6 +333,7 @@ pub fn resolve_in_container(
             strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
             files: &[],
             env: &[],
+            port_url_env: None,
             guard: None,
             words: command.to_vec(),
             open: &[],
@@ -337,6 +358,7 @@ pub fn resolve_in_container(
         strip_prefix: row.strip_prefix,
         files: row.files,
         env: row.env,
+        port_url_env: row.port_url_env,
         guard: Some(row.guard),
         words: std::iter::once(program).chain(row.args.iter().copied()).map(str::to_owned).collect(),
         open: row.open,
@@ -363,6 +385,7 @@ fn from_row(row: &Row, exe: &Path, path: &OsStr) -> Result<ResolvedIde, String> 
         strip_prefix: row.strip_prefix,
         files: row.files,
         env: row.env,
+        port_url_env: row.port_url_env,
         guard: Some(row.guard),
         words: [vec![program.to_owned()], owned(row.args)].concat(),
         open: row.open,
@@ -402,6 +425,7 @@ fn from_command(command: &[String], health_path: &str, path: &OsStr) -> Result<R
         strip_prefix: !command.iter().any(|word| word.contains("{base_path}")),
         files: &[],
         env: &[],
+        port_url_env: None,
         guard: None,
         words: command.to_vec(),
         open: &[],

@@ -64,6 +64,8 @@ pub struct InstanceSpec {
     pub url: String,
     /// Where the dashboard and the API are.
     pub api_url: String,
+    /// Where people reach its ports, with `{port}` for the number; `None` where they do not.
+    pub port_url: Option<String>,
 }
 
 impl InstanceSpec {

@@ -171,6 +171,7 @@ mod tests {
             base_path: "/".into(),
             url: String::new(),
             api_url: String::new(),
+            port_url: None,
         };
         fake.start(&spec, &Fence::open()).await.unwrap();
         (fake, workspace, opened)

@@ -213,6 +213,7 @@ pub(super) fn port(row: &impl SqlRow) -> Result<PortSettings> {
     Ok(PortSettings {
         port: u16::try_from(row.int("port")?).map_err(|error| unreadable("port", error))?,
         label: text(row, "label")?,
+        scheme: parsed(row, "scheme")?,
         host: parsed(row, "host")?,
         visibility: parsed(row, "visibility")?,
         activity: parsed(row, "activity")?,

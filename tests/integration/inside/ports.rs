@@ -157,7 +157,9 @@ async fn who_watches_a_workspace_hears_of_its_ports() {
     serve(&server, &id, "127.0.0.1", port).await;
     let url = format!("http://{port}-{id}.localhost:{}/", server.setup.port);
     let answers = |port: &Value| {
-        port["listening"] == true && port["url"] == url && port["process"].as_str().unwrap().contains("python")
+        port["listening"] == true
+            && port["url"] == url
+            && port["process"].as_str().unwrap().contains("python")
     };
     one.hears(port, answers).await;
     two.hears(port, answers).await;
@@ -296,6 +298,10 @@ async fn a_port_is_shared_with_people_by_hand_over_and_taken_back() {
     assert_eq!(status, StatusCode::FORBIDDEN, "nobody else says so");
     assert_eq!(by_token.get("/", false).await.0, StatusCode::FORBIDDEN, "by their session, not by a program");
 
+    // The workspace's programs know where its ports are.
+    let pattern = sh(&server, &id, "printf %s \"$CODEHUB_PORT_URL\"").await;
+    assert_eq!(pattern.replace("{port}", &port.to_string()), shared["url"].as_str().unwrap());
+
     let bob = Browser::signed_in(&server, "bob").await;
     let (status, seen) = bob.open(&by_token.host, "/x").await;
     assert_eq!(status, StatusCode::OK, "{seen}");
@@ -311,6 +317,69 @@ async fn a_port_is_shared_with_people_by_hand_over_and_taken_back() {
     let (_, audit) = server.call(Method::GET, "/audit?action=port.edited", None).await;
     let audit = audit.to_string();
     assert!(audit.contains("visibility: signed-in") && audit.contains(&format!("port {port}")), "{audit}");
+    let mut visits = Value::Null;
+    eventually("their visit is written down", async || {
+        (_, visits) = server.call(Method::GET, "/audit?action=port.opened", None).await;
+        visits["items"].as_array().is_some_and(|visits| !visits.is_empty())
+    })
+    .await;
+    let visits = visits.to_string();
+    assert!(visits.contains("\"bob\"") && visits.contains(&format!("port {port}")), "{visits}");
+}
+
+/// Some development servers speak TLS only, with a certificate of their own making.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_speaks_tls_is_opened_where_its_owner_says_so() {
+    let server = by_name(sandboxed()).start().await;
+    let id = server.create(json!({ "name": "tls" })).await;
+    let port = free_port();
+    let made = rcgen::generate_simple_self_signed(["dev.example".to_owned()]).unwrap();
+    let script = format!(
+        r#"
+import http.server, ssl
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = str(self.headers).encode()
+        self.send_response(302 if self.path == "/away" else 200)
+        if self.path == "/away": self.send_header("Location", "https://localhost:{port}/there")
+        self.send_header("Content-Length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("both.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"#
+    );
+    let both = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
+    for (path, text) in [("serve.py", script), ("both.pem", both)] {
+        let url = server.url(&format!("/api/v1/workspaces/{id}/files?path={path}"));
+        let put = server.client.put(url).bearer_auth(&server.token).body(text).send().await.unwrap();
+        assert!(put.status().is_success(), "{put:?}");
+    }
+    sh(&server, &id, "python3 serve.py >/dev/null 2>&1 &").await;
+    eventually("it listens", async || {
+        server.get(&format!("/workspaces/{id}/ports")).await.to_string().contains(&port.to_string())
+    })
+    .await;
+    let visitor = Visitor::new(&server, &id, port, &server.token);
+    assert_eq!(visitor.get("/", false).await.0, StatusCode::BAD_GATEWAY, "http is not what it speaks");
+    let path = format!("/workspaces/{id}/ports/{port}");
+    let (status, said) = server.call(Method::PUT, &path, Some(json!({ "scheme": "gopher" }))).await;
+    assert!(status == StatusCode::BAD_REQUEST && said.to_string().contains("http, https"), "{said}");
+    let (_, said) = server.call(Method::PUT, &path, Some(json!({ "scheme": "https" }))).await;
+    assert_eq!(said["scheme"], "https");
+    let mut seen = (StatusCode::OK, String::new());
+    eventually("it answers by https", async || {
+        seen = visitor.get("/", false).await;
+        seen.0 == StatusCode::OK
+    })
+    .await;
+    assert!(seen.1.to_lowercase().contains(&format!("host: localhost:{port}")), "{}", seen.1);
+    let url = format!("http://127.0.0.1:{}/away", server.setup.port);
+    let away = visitor.client.get(url).header("host", &visitor.host).bearer_auth(&server.token).send().await;
+    assert_eq!(away.unwrap().headers()["location"], format!("http://{}/there", visitor.host));
 }
 
 /// A browser that somebody has signed in with: follows redirects, and keeps the cookies of each host.

@@ -575,6 +575,7 @@ fn settings() -> Settings {
             unseen_activity: Duration::from_secs(10),
         },
         gc: GcPolicy { orphan_delay: Duration::from_secs(300), ..GcPolicy::default() },
+        ports: true,
         origins: codehub_domain::origins::Origins::new(
             "http://localhost",
             true,

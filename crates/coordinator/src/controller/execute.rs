@@ -197,6 +197,7 @@ impl Executor {
             url: origins.url(workspace.id),
             base_path: origins.base_path(workspace.id),
             api_url: origins.base_url().to_owned(),
+            port_url: self.context.settings.ports.then(|| origins.port_url_pattern(workspace.id)).flatten(),
         };
         let instances = &self.context.backends.instances;
         instances.prepare(&spec.image_ref, &transfer.progress).await.map_err(failed)?;

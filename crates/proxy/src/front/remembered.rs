@@ -87,7 +87,7 @@ impl Memo {
         let id = match proxy.settings.hosts.site(host.as_bytes())? {
             Site::Workspace(id) => id,
             Site::Dashboard if by_path => route::split(target)?.0,
-            Site::Dashboard | Site::Workspaces | Site::Port(..) => return None,
+            Site::Dashboard | Site::Workspaces | Site::Port(..) | Site::OldPort(..) => return None,
         };
         let host = host.into();
         let apart = proxy.settings.hosts.origins().are_apart();

@@ -306,6 +306,7 @@ pub(crate) fn failed(
     let Words { title, text } = match error {
         ProxyError::NotFound => lang.not_found(),
         ProxyError::NotYours => lang.not_yours(),
+        ProxyError::NotShared(before) => lang.not_shared(*before),
         ProxyError::Misdirected => lang.misdirected(),
         ProxyError::NoPorts => lang.no_ports(),
         ProxyError::PortsOff => lang.ports_off(),

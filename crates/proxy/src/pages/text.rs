@@ -285,6 +285,19 @@ impl Lang {
         }
     }
 
+    pub(crate) const fn not_shared(self, before: bool) -> Words {
+        let title = if before {
+            self.pick("This port is not shared any more", "이 포트는 더 이상 공유되지 않습니다")
+        } else {
+            self.pick("This port is not shared", "공유되지 않은 포트입니다")
+        };
+        let text = self.pick(
+            "Only the workspace’s owner can open it. Ask them to share it with you.",
+            "워크스페이스 소유자만 열 수 있습니다. 소유자에게 공유를 요청하세요.",
+        );
+        Words { title, text }
+    }
+
     pub(crate) const fn refused(self) -> Words {
         Words {
             title: self.pick("Invalid request", "처리할 수 없는 요청입니다"),

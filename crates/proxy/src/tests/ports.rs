@@ -15,7 +15,7 @@ use super::{
         read_head, status_of, stranger, workspace,
     },
 };
-use crate::{activity::ActivityKind, gate::Listening};
+use crate::{activity::ActivityKind, appearance::Lang, gate::Listening};
 
 const AT_PORT: &str = "Cookie: codehub_workspace=at-port; mine=1";
 const THEIRS: &str = "Cookie: codehub_workspace=theirs";
@@ -334,6 +334,63 @@ async fn a_shared_port_is_open_to_people_until_it_is_not() {
     assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
     eventually("it is not any more", async || asks(THEIRS).await == 403).await;
     assert_eq!(asks(AT_PORT).await, 200);
+}
+
+#[tokio::test]
+async fn who_is_let_in_no_more_is_told_so_in_their_own_language() {
+    let program = Upstream::new(|mut stream| async move {
+        read_head(&mut stream).await;
+        let switch = b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n";
+        let _ = stream.write_all(switch).await;
+        let _ = stream.read(&mut [0; 8]).await;
+    })
+    .await;
+    let rig = rig(&program).await;
+    rig.gate.shares(3000);
+    let mut socket = rig.connect().await;
+    let origin = format!("Origin: http://{}", host(3000));
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{THEIRS}\r\n{origin}\r\n{upgrade}\r\n\r\n", host(3000));
+    socket.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(status_of(&read_head(&mut socket).await.unwrap()), 101);
+    rig.gate.says(PortSettings::of(3000));
+    let mut said = Vec::new();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(5), socket.read_to_end(&mut said)).await;
+    ended.unwrap().unwrap();
+    assert_eq!(said, crate::websocket::frames::close_frame(1008, "not shared any more", false));
+
+    let told = rig.ask(&host(3000), "GET /", &[THEIRS]).await;
+    assert!(status_of(&told) == 403 && told.contains("not shared any more"), "{told}");
+    let page = rig.ask(&host(3000), "GET /", &[THEIRS, NAVIGATE]).await;
+    assert!(page.contains("This port is not shared any more"), "{page}");
+    // Who was never let in comes by the dashboard.
+    rig.gate.sessions.lock().unwrap().insert(b"stranger-secret".to_vec(), stranger());
+    let open = format!("GET /open/{}?port=3000", workspace());
+    let theirs = "Cookie: session=stranger-secret";
+    let page = rig.ask("code.example.com", &open, &[theirs, NAVIGATE]).await;
+    assert!(status_of(&page) == 403 && page.contains("This port is not shared<"), "{page}");
+
+    // As their account says, whatever the browser prefers.
+    *rig.gate.appearance.lock().unwrap() = (Some(Lang::Ko), None);
+    let english = "Accept-Language: en";
+    let page = rig.ask(&host(3000), "GET /", &[THEIRS, NAVIGATE, english]).await;
+    assert!(page.contains("이 포트는 더 이상 공유되지 않습니다"), "{page}");
+    let page = rig.ask(&host(3001), "GET /", &[AT_PORT, NAVIGATE, english]).await;
+    assert!(status_of(&page) == 502 && page.contains("<html lang=\"ko\""), "{page}");
+}
+
+#[tokio::test]
+async fn an_old_name_leads_to_the_port() {
+    let program = Upstream::echoing_heads().await;
+    let rig = rig(&program).await;
+    let old = format!("3000--{}", own());
+    let answer = rig.ask(&old, "GET /a?b=//c", &[]).await;
+    let there = format!("http://{}/a?b=//c", host(3000));
+    assert_eq!((status_of(&answer), location(&answer)), (307, there.as_str()), "{answer}");
+    let answer = rig.ask(&old, "GET //evil.example/", &[]).await;
+    assert_eq!(location(&answer), format!("http://{}/evil.example/", host(3000)));
+    assert_eq!(status_of(&rig.ask(&old, "POST /", &["Content-Length: 0"]).await), 421);
+    assert_eq!(program.connections.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

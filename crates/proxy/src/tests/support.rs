@@ -16,7 +16,7 @@ use codehub_domain::{
     ArchiveKey, Desired, Operation, Phase, Timestamp, UserId, WorkspaceId,
     activity::ActivityMode,
     origins::{Mode, Origins, WorkspaceOrigin},
-    ports::PortsPolicy,
+    ports::{PortScheme, PortsPolicy},
 };
 pub(super) use codehub_testing::{eventually, let_time_pass, poll_every};
 use codehub_upstream::{Carried, Dial, Dialling, Inside, NotDialled};
@@ -196,7 +196,7 @@ impl Gate for FakeGate {
         Ok(self.upstream.lock().unwrap().clone())
     }
 
-    fn port(&self, _: WorkspaceId, port: u16) -> codehub_upstream::Upstream {
+    fn port(&self, _: WorkspaceId, port: u16, _: PortScheme) -> codehub_upstream::Upstream {
         let found = self.ports.lock().unwrap().get(&port).copied();
         let dial = FakeDial(found.ok_or_else(|| self.not_dialled.lock().unwrap().clone()));
         codehub_upstream::Upstream::at(Inside::new(format!("port {port}"), Arc::new(dial)))

@@ -54,13 +54,15 @@ enum Ending {
     Stopped,
     Shutdown,
     SignedOut,
+    /// Signed in as ever, but not let in any more.
+    NotAdmitted,
 }
 
 impl Ending {
     fn code(self) -> u16 {
         match self {
             Self::Stopped | Self::Shutdown => GOING_AWAY,
-            Self::SignedOut => NOT_ALLOWED,
+            Self::SignedOut | Self::NotAdmitted => NOT_ALLOWED,
         }
     }
 
@@ -69,6 +71,7 @@ impl Ending {
             Self::Stopped => "the workspace stopped",
             Self::Shutdown => "the server is shutting down",
             Self::SignedOut => "signed out",
+            Self::NotAdmitted => "not shared any more",
         }
     }
 }
@@ -217,7 +220,7 @@ impl News {
                     return Ending::Stopped;
                 };
                 if !proxy.callers.still_admits(view, &self.pass) {
-                    return Ending::SignedOut;
+                    return Ending::NotAdmitted;
                 }
                 latest.access
             };

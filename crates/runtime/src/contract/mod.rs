@@ -95,6 +95,7 @@ impl Harness {
             base_path: format!("/w/{workspace}/"),
             url: format!("http://localhost:8080/w/{workspace}/"),
             api_url: "http://localhost:8080".to_owned(),
+            port_url: Some("http://{port}-id.localhost:8080/".to_owned()),
         }
     }
 

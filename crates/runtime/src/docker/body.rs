@@ -68,6 +68,8 @@ pub(super) fn workspace(
         format!("CODEHUB_API_URL={}", spec.api_url),
     ];
     env.extend(config.ide.env.iter().map(|(name, value)| format!("{name}={value}")));
+    let ports = config.ide.port_env(spec.port_url.as_deref());
+    env.extend(ports.map(|(name, value)| format!("{name}={value}")));
     if on_socket {
         env.push(format!("CODEHUB_SOCKET={SOCKET}"));
     }

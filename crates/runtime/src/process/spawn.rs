@@ -170,6 +170,7 @@ impl Inner {
             .env("CODEHUB_WORKSPACE_NAME", spec.name.replace('\0', ""))
             .env("CODEHUB_URL", spec.url.replace('\0', ""))
             .env("CODEHUB_API_URL", spec.api_url.replace('\0', ""))
+            .envs(self.config.ide.port_env(spec.port_url.as_deref()))
             .stdin(Stdio::from(lock.into_file()))
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log))

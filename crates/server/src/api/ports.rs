@@ -10,7 +10,7 @@ use axum::{
 use codehub_domain::{
     WorkspaceId,
     audit::AuditAction,
-    ports::{PortActivity, PortHost, PortSettings, Visibility},
+    ports::{PortActivity, PortHost, PortScheme, PortSettings, Visibility},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
@@ -53,6 +53,9 @@ pub(super) struct PortView {
     /// Where it is opened in the browser; null where this server opens no ports, or not this one.
     url: Option<String>,
     label: String,
+    /// How its program is spoken to: `http`, or `https` (whatever certificate it shows).
+    #[schema(value_type = String)]
+    scheme: PortScheme,
     /// Which address its program is told it was asked for by: `local` (`localhost` and the port, as development servers
     /// expect) or `public` (what the browser shows).
     #[schema(value_type = String)]
@@ -67,7 +70,7 @@ pub(super) struct PortView {
 
 impl From<service::ports::Port> for PortView {
     fn from(port: service::ports::Port) -> Self {
-        let PortSettings { port: number, label, host, visibility, activity } = port.settings;
+        let PortSettings { port: number, label, scheme, host, visibility, activity } = port.settings;
         Self {
             port: number,
             listening: port.listening,
@@ -75,6 +78,7 @@ impl From<service::ports::Port> for PortView {
             loopback_only: port.loopback_only,
             url: port.url,
             label,
+            scheme,
             host,
             visibility,
             activity,
@@ -99,6 +103,9 @@ struct PortEdit {
     /// At most 60 characters.
     #[serde(default)]
     label: String,
+    /// `http` unless said.
+    #[serde(default)]
+    scheme: Option<String>,
     /// `local` unless said.
     #[serde(default)]
     host: Option<String>,
@@ -184,11 +191,12 @@ async fn edit(
     State(app): State<Arc<App>>,
     CurrentUser(me): CurrentUser,
     PathIds(id, port): PathIds<WorkspaceId, std::num::NonZeroU16>,
-    extract::Json(PortEdit { label, host, visibility, activity }): extract::Json<PortEdit>,
+    extract::Json(PortEdit { label, scheme, host, visibility, activity }): extract::Json<PortEdit>,
 ) -> Result<Json<PortView>> {
     let settings = PortSettings {
         port: port.get(),
         label,
+        scheme: word("scheme", scheme.as_deref(), PortScheme::Http)?,
         host: word("host", host.as_deref(), PortHost::Local)?,
         visibility: word("visibility", visibility.as_deref(), Visibility::Owner)?,
         activity: word("activity", activity.as_deref(), PortActivity::Requests)?,

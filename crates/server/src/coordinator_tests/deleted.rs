@@ -48,6 +48,7 @@ async fn an_instance_that_reappears_is_found_and_ended() {
         volume,
         url: String::new(),
         api_url: "http://localhost:8080".to_owned(),
+        port_url: None,
         base_path: String::new(),
     };
     backends.instances.start(&spec, &Fence::open()).await.unwrap();

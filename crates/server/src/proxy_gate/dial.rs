@@ -5,14 +5,21 @@ use std::{
     collections::HashMap,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
     task::{Context, Poll},
 };
 
-use codehub_domain::WorkspaceId;
+use codehub_domain::{WorkspaceId, ports::PortScheme};
 use codehub_inside::line::client::{LineError, PortStream};
 use codehub_runtime::{Carried, Dial, Dialling, Inside, InstanceTag, NotDialled, Upstream};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     app::App,
@@ -33,9 +40,9 @@ type Counts = HashMap<WorkspaceId, HashMap<u16, usize>>;
 
 impl Connections {
     /// What listens on this port, if anything does.
-    pub(super) fn to(&self, app: &Weak<App>, id: WorkspaceId, port: u16) -> Upstream {
-        let name = format!("port {port} of {id}");
-        let dial = DialPort { app: app.clone(), connections: self.clone(), id, port };
+    pub(super) fn to(&self, app: &Weak<App>, id: WorkspaceId, port: u16, scheme: PortScheme) -> Upstream {
+        let name = format!("{scheme} at port {port} of {id}");
+        let dial = DialPort { app: app.clone(), connections: self.clone(), id, port, scheme };
         let instance = InstanceTag::of(&name);
         Upstream { instance, ..Upstream::at(Inside::new(name, Arc::new(dial))) }
     }
@@ -88,6 +95,7 @@ struct DialPort {
     connections: Connections,
     id: WorkspaceId,
     port: u16,
+    scheme: PortScheme,
 }
 
 impl Dial for DialPort {
@@ -100,8 +108,68 @@ impl Dial for DialPort {
             let line =
                 app.lines.to(&*app.backends.instances, self.id).await.map_err(|error| no_line(&error))?;
             let stream = line.dial(self.port).await.map_err(|error| refused(&error))?;
-            Ok(Box::new(Connected { stream, _line: line, _place: place }) as Carried)
+            let connected = Connected { stream, _line: line, _place: place };
+            match self.scheme {
+                PortScheme::Http => Ok(Box::new(connected) as Carried),
+                PortScheme::Https => Ok(Box::new(unverified(connected).await?) as Carried),
+            }
         })
+    }
+}
+
+/// By TLS, to whoever is there: the line leads into the workspace, and a certificate would be the workspace's own claim.
+async fn unverified(connected: Connected) -> Result<TlsStream<Connected>, NotDialled> {
+    static CONFIG: LazyLock<Option<Arc<ClientConfig>>> = LazyLock::new(|| {
+        let provider = Arc::new(ring::default_provider());
+        let any = Arc::new(AnyCertificate(provider.signature_verification_algorithms));
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
+        Some(Arc::new(config.dangerous().with_custom_certificate_verifier(any).with_no_client_auth()))
+    });
+    let name = ServerName::try_from("localhost").ok();
+    let Some((config, name)) = CONFIG.clone().zip(name) else {
+        return Err(NotDialled::Unreachable("there is no TLS".into()));
+    };
+    let greeted = TlsConnector::from(config).connect(name, connected).await;
+    greeted.map_err(|error| NotDialled::Unreachable(format!("the program does not speak https: {error}")))
+}
+
+/// Takes any certificate. Signatures are checked all the same: what is not TLS is told apart.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
     }
 }
 

@@ -12,7 +12,7 @@ use codehub_domain::{
     audit::AuditActor,
     desired::Refusal,
     event::{Actor, Reason},
-    ports::PortSettings,
+    ports::{PortScheme, PortSettings},
 };
 use codehub_inside::line::protocol::ListeningPort;
 use codehub_proxy::{
@@ -134,8 +134,8 @@ impl Gate for AppGate {
         Ok(Some(view))
     }
 
-    fn port(&self, id: WorkspaceId, port: u16) -> Upstream {
-        self.connections.to(&self.app, id, port)
+    fn port(&self, id: WorkspaceId, port: u16, scheme: PortScheme) -> Upstream {
+        self.connections.to(&self.app, id, port, scheme)
     }
 
     async fn listening(&self, id: WorkspaceId) -> Vec<Listening> {
@@ -284,9 +284,9 @@ impl Gate for AppGate {
         })
     }
 
-    fn opened(&self, id: WorkspaceId, credential: Credential<'_>, headers: &HeaderMap, address: IpAddr) {
+    fn opened(&self, at: WorkspaceOrigin, credential: Credential<'_>, headers: &HeaderMap, address: IpAddr) {
         if let Ok(app) = self.app() {
-            self.opened.note(app, id, credential, headers, address);
+            self.opened.note(app, at, credential, headers, address);
         }
     }
 

@@ -1,4 +1,5 @@
-//! Who opened which workspace: once an hour per session (or token) and workspace, off the way of the request.
+//! Who opened which workspace, or which port of somebody else's: once an hour per session (or token) and origin, off the
+//! way of the request.
 
 use std::{
     collections::HashMap,
@@ -8,7 +9,6 @@ use std::{
 };
 
 use codehub_domain::{
-    WorkspaceId,
     audit::{AuditAction, AuditEntry, AuditObject, OPENED_SECONDS},
     origins::WorkspaceOrigin,
 };
@@ -21,7 +21,7 @@ use crate::{app::App, auth::act};
 /// So many are remembered: more only ask the store, which counts them together, too.
 const CAPACITY: usize = 4096;
 
-type Key = ([u8; 32], WorkspaceId);
+type Key = ([u8; 32], WorkspaceOrigin);
 
 /// What this process has written down within the hour.
 #[derive(Default)]
@@ -32,12 +32,12 @@ impl Opened {
     pub(super) fn note(
         &self,
         app: Arc<App>,
-        id: WorkspaceId,
+        at: WorkspaceOrigin,
         credential: Credential<'_>,
         headers: &HeaderMap,
         address: IpAddr,
     ) {
-        if !self.is_new((hash(credential), id), Instant::now()) {
+        if !self.is_new((hash(credential), at), Instant::now()) {
             return;
         }
         let (headers, kept) = (headers.clone(), Kept::of(credential));
@@ -45,9 +45,14 @@ impl Opened {
             let found = super::identify(&app, kept.credential(), &headers, Some(address)).await;
             // Whoever has signed out meanwhile was let in a moment ago; there is nobody to name.
             let Ok(identity) = found else { return };
-            let Ok(Some(workspace)) = app.store().workspace_get(id).await else { return };
-            let object = AuditObject::workspace(id, &workspace.name);
-            let entry = AuditEntry::ok(AuditAction::WorkspaceOpened, object);
+            let Ok(Some(workspace)) = app.store().workspace_get(at.workspace).await else { return };
+            let object = AuditObject::workspace(at.workspace, &workspace.name);
+            let entry = match at.port {
+                None => AuditEntry::ok(AuditAction::WorkspaceOpened, object),
+                Some(port) => {
+                    AuditEntry::ok(AuditAction::PortOpened, object).with_code(&format!("port {port}"))
+                }
+            };
             act::note(&app, &identity.act, AuditEntry { folded: Some(OPENED_SECONDS), ..entry }).await;
         });
     }
@@ -103,18 +108,25 @@ fn hash(credential: Credential<'_>) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use codehub_domain::WorkspaceId;
+
     use super::*;
 
     #[test]
     fn once_an_hour_for_each() {
         let (opened, now) = (Opened::default(), Instant::now());
-        let id = |n| WorkspaceId::from_uuid(uuid::Uuid::from_u128(n));
+        let id =
+            |n| WorkspaceOrigin { workspace: WorkspaceId::from_uuid(uuid::Uuid::from_u128(n)), port: None };
         let with = |secret: &str| hash(Credential::Session(secret.as_bytes()));
         let (ann, bob) = (with("a"), with("b"));
         assert!(opened.is_new((ann, id(1)), now));
         assert!(!opened.is_new((ann, id(1)), now + Duration::from_secs(3599)));
-        let again = hash(Credential::Workspace(WorkspaceOrigin { workspace: id(1), port: None }, b"a"));
+        let again = hash(Credential::Workspace(id(1), b"a"));
         assert!(!opened.is_new((again, id(1)), now), "the same secret is the same session");
+        assert!(
+            opened.is_new((ann, WorkspaceOrigin { port: Some(3000), ..id(1) }), now),
+            "a port is another"
+        );
         assert!(opened.is_new((ann, id(2)), now) && opened.is_new((bob, id(1)), now));
         assert!(opened.is_new((ann, id(1)), now + Duration::from_secs(3600)));
         for n in 0..2 * CAPACITY as u128 {

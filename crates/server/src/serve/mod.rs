@@ -170,6 +170,7 @@ pub(crate) fn coordinator_settings(config: &Config) -> coordinator::Settings {
         gc: config.gc.policy,
         audit_retention: config.audit_retention,
         origins: config.origins(),
+        ports: config.ports.on,
     }
 }
 

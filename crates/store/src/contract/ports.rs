@@ -2,7 +2,7 @@
 
 use codehub_domain::{
     Desired,
-    ports::{MOST_PORTS, PortActivity, PortHost, PortSettings, Visibility},
+    ports::{MOST_PORTS, PortActivity, PortHost, PortScheme, PortSettings, Visibility},
 };
 
 use super::{Change, Harness};
@@ -17,6 +17,7 @@ pub(crate) async fn settings_of_ports_are_kept_told_and_written_down(harness: &H
     let mut changes = harness.changes().await;
     let shared = PortSettings {
         label: "the shop".into(),
+        scheme: PortScheme::Https,
         host: PortHost::Public,
         visibility: Visibility::SignedIn,
         activity: PortActivity::Never,

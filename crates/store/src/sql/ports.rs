@@ -12,7 +12,7 @@ use super::{SqlStore, SqlWrite, Statements, args, audit, timed, workspaces};
 use crate::{PortSaved, Ports, Result, row, trail};
 
 const OF: &str =
-    "SELECT port, label, host, visibility, activity FROM ports WHERE workspace_id = $1 ORDER BY port";
+    "SELECT port, label, scheme, host, visibility, activity FROM ports WHERE workspace_id = $1 ORDER BY port";
 
 #[async_trait]
 impl<S: SqlStore> Ports for S {
@@ -49,15 +49,16 @@ impl<S: SqlStore> Ports for S {
                 if new && known.len() >= MOST_PORTS {
                     return Ok(PortSaved::TooMany);
                 }
-                let PortSettings { label, host, visibility, activity, .. } = &settings;
+                let PortSettings { label, scheme, host, visibility, activity, .. } = &settings;
+                let words = [scheme.as_str(), host.as_str(), visibility.as_str(), activity.as_str()];
                 write
                     .run(
-                        "INSERT INTO ports (workspace_id, port, label, host, visibility, activity)
-                         VALUES ($1, $2, $3, $4, $5, $6)
+                        "INSERT INTO ports (workspace_id, port, label, scheme, host, visibility, activity)
+                         VALUES ($1, $2, $3, $4, $5, $6, $7)
                          ON CONFLICT (workspace_id, port) DO UPDATE SET label = excluded.label,
-                             host = excluded.host, visibility = excluded.visibility,
-                             activity = excluded.activity",
-                        args![id, port, label, host.as_str(), visibility.as_str(), activity.as_str()],
+                             scheme = excluded.scheme, host = excluded.host,
+                             visibility = excluded.visibility, activity = excluded.activity",
+                        args![id, port, label, words[0], words[1], words[2], words[3]],
                     )
                     .await?;
             }

@@ -221,5 +221,6 @@ pub(super) fn spec() -> InstanceSpec {
         base_path: format!("/w/{workspace}/"),
         url: format!("http://127.0.0.1/w/{workspace}/"),
         api_url: "http://localhost:8080".to_owned(),
+        port_url: None,
     }
 }

@@ -120,6 +120,7 @@ fn victim_entry() {
             base_path: "/".into(),
             url: String::new(),
             api_url: "http://localhost:8080".to_owned(),
+            port_url: None,
         };
         loop {
             runtime.start(&spec, &Fence::open()).await.unwrap();

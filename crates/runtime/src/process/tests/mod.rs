@@ -149,6 +149,7 @@ impl Place {
             base_path: format!("/w/{}/", self.id),
             url: format!("http://localhost:8080/w/{}/", self.id),
             api_url: "http://localhost:8080".to_owned(),
+            port_url: Some("http://{port}-id.localhost:8080/".to_owned()),
         }
     }
 
@@ -259,4 +260,15 @@ fn is_alive(pid: i32) -> bool {
 fn environment(pid: i32) -> Vec<String> {
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
     environ.split(|&byte| byte == 0).map(|pair| String::from_utf8_lossy(pair).into_owned()).collect()
+}
+
+#[test]
+fn programs_are_told_where_ports_are() {
+    let ide = |choice| ide::resolve_in_container(choice, &[], "/", "image").unwrap();
+    let url = Some("http://{port}-id.localhost/");
+    let told: Vec<_> = ide(IdeChoice::CodeServer).port_env(url).collect();
+    let own = ("CODEHUB_PORT_URL", "http://{port}-id.localhost/".to_owned());
+    assert_eq!(told, [own.clone(), ("VSCODE_PROXY_URI", "http://{{port}}-id.localhost/".to_owned())]);
+    assert_eq!(ide(IdeChoice::Builtin).port_env(url).collect::<Vec<_>>(), [own]);
+    assert_eq!(ide(IdeChoice::CodeServer).port_env(None).count(), 0);
 }
