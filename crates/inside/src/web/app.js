@@ -13,7 +13,6 @@ import { icon } from "./icons.js";
 import { language, t } from "./i18n.js";
 import { Layout } from "./layout.js";
 import { Palette } from "./palette.js";
-import { Ports } from "./ports.js";
 import { SearchPanel } from "./search-panel.js";
 import { Socket } from "./socket.js";
 import { Terminals } from "./terminals.js";
@@ -101,10 +100,26 @@ const palette = new Palette({
 });
 $("status-branch").addEventListener("click", () => showGit());
 $("palette-button").addEventListener("click", () => palette.open(">"));
-const ports = new Ports(() => {
+// What listens; its part of the page is fetched when something does, or when somebody looks for it.
+let listening = null;
+let loaded = null;
+const ports = () => (loaded ??= import("./ports.js").then(({ Ports }) => new Ports(), () => {
+  loaded = null; // no network: the next list tries again
+  return new Promise(() => {});
+}));
+function listens(list) {
+  const first = listening === null;
+  listening = list;
   $("side-ports-tab").hidden = false;
   layout.sides();
-});
+  if (list.length || loaded) ports().then((it) => it.take(list, first));
+}
+function showPorts() {
+  const list = listening ?? [];
+  return ports().then((it) => it.take(list, true));
+}
+$("side-ports-tab").addEventListener("click", showPorts);
+if (layout.state.side === "ports") showPorts();
 for (const [side, panel] of [["search", search], ["git", gitPanel]]) $(`side-${side}-tab`).addEventListener("click", () => panel.focus());
 
 function showSearch(replace) {
@@ -172,7 +187,7 @@ const workspace = new Workspace(({ state, ttlSeconds }) => {
   // Woken elsewhere, or restarted: connect again in place.
   if (state === "running") socket.poke();
   banner.refresh();
-}, (listening) => ports.take(listening));
+}, listens);
 const banner = new Banner(socket, workspace, () => editor.unsaved());
 
 socket.on("state", (state) => {
@@ -202,7 +217,7 @@ const commands = [
   { label: t("replaceInFiles"), keys: `${shift}H`, key: "shift+h", run: () => showSearch(true) },
   { label: t("showFiles"), keys: `${shift}E`, key: "shift+e", run: () => showFiles() },
   { label: t("showGit"), keys: `${shift}G`, key: "shift+g", run: () => showGit() },
-  { label: t("showPorts"), when: () => !$("side-ports-tab").hidden, run: () => { layout.side("ports"); ports.focus(); } },
+  { label: t("showPorts"), when: () => !$("side-ports-tab").hidden, run: () => { layout.side("ports"); showPorts().then((it) => it.focus()); } },
   { label: t("save"), keys: `${mod}S`, key: "s", run: () => editor.save() },
   { label: t("findInFile"), keys: `${mod}F`, key: "f", when: hasText, run: () => editor.find.open() },
   { label: t("replaceInFile1"), keys: isMac ? "⌥⌘F" : "Ctrl+H", key: isMac ? "alt+f" : "h", when: hasText, run: () => editor.find.open(true) },

@@ -9,12 +9,10 @@ import { t } from "./i18n.js";
 const MUTED = "ports-muted";
 
 export class Ports {
-  /// Those that somebody was told of; null until there was a first list, which is no news.
-  #told = null;
+  /// Those that somebody was told of.
+  #told = new Set();
 
-  /// `known()` is called when ports turn out to be opened here at all.
-  constructor(known) {
-    this.known = known;
+  constructor() {
     this.note = h("p", { class: "quiet git-note", role: "status", "data-testid": "ports-note" });
     this.list = h("ul", { class: "port-list", "data-testid": "port-list" });
     this.count = h("span", { class: "search-count", hidden: true, "data-testid": "port-count" });
@@ -26,16 +24,14 @@ export class Ports {
     (this.list.querySelector("a") ?? $("side-ports-tab")).focus();
   }
 
-  /// What listens now: { port, process, label, url } each.
-  take(ports) {
-    const first = this.#told === null;
-    this.#told ??= new Set();
+  /// What listens now: { port, process, label, url } each; `known` if none of it is news.
+  take(ports, known) {
     for (const one of ports) {
-      if (!this.#told.has(one.port) && !first && !memory.get(MUTED, []).includes(one.port)) this.#tell(one);
+      if (!this.#told.has(one.port) && !known && !memory.get(MUTED, []).includes(one.port)) this.#tell(one);
       this.#told.add(one.port);
     }
     this.#draw(ports);
-    if (first) this.known();
+    return this;
   }
 
   #tell({ port, url }) {
