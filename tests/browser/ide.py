@@ -14,6 +14,29 @@ LISTEN = """() => {
 }"""
 
 
+class Held:
+    """The next request of a page to an address, which does not leave it until it is let go."""
+
+    def __init__(self, page, address):
+        self.page, self.routes, self.over = page, [], False
+        page.route(address, self._take)
+
+    def _take(self, route):
+        if self.over or route.request.method != "GET":
+            route.fallback()
+        else:
+            self.routes.append(route)
+
+    def wait(self):
+        wait_for(lambda: self.page.wait_for_timeout(20) or self.routes, "the request")
+        self.over = True
+
+    def let_go(self, **instead):
+        """As it is, or answered instead of the server."""
+        for route in self.routes:
+            route.fulfill(**instead) if instead else route.continue_()
+
+
 class Ide:
     def __init__(self, page):
         self.page = page

@@ -12,7 +12,7 @@ from playwright.sync_api import TimeoutError, expect
 import gallery
 from codehub import ADMIN, PASSWORD, PATIENCE, Wire, wait_for
 from conftest import CHROMIUM, FLAGS, SIZES
-from ide import Ide
+from ide import Held, Ide
 
 FILE = "poem.txt"
 BEFORE = "roses are red\nviolets are blue\n"
@@ -251,6 +251,39 @@ def test_what_somebody_writes_between_looking_and_choosing_is_not_written_over(s
     page.get_by_test_id("notice-overwrite").click()
     expect(page.get_by_test_id("compare")).to_contain_text("theirs, later")
     assert on_disk(server, workspace) == BEFORE + "theirs, later\n"
+
+
+def test_what_is_typed_while_the_file_is_read_anew_is_kept(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    reading = Held(page, "**/api/file?*")
+    (gallery.home(server, workspace) / FILE).write_text(BEFORE + "theirs\n")
+    reading.wait()
+    types(ide, "mine\n")
+    reading.let_go()
+    expect(page.get_by_test_id("disk-notice")).to_contain_text("changed on disk")
+    expect(ide.editor).to_have_value(BEFORE + "mine\n")
+    kept(ide)
+
+
+def test_what_was_asked_before_a_save_is_not_believed_after_it(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    types(ide, "mine\n")
+    # Somebody else writes, and the page asks; the answer says what was there before it saves over that.
+    asking = Held(page, "**/api/stat?*")
+    (gallery.home(server, workspace) / FILE).write_text(BEFORE + "theirs\n")
+    asking.wait()
+    version = page.evaluate("""fetch("api/file?path=poem.txt").then((answer) => answer.headers.get("etag").replaceAll('"', ""))""")
+    ide.editor.press("Control+s")
+    expect(page.get_by_test_id("compare")).to_contain_text("theirs")
+    page.get_by_test_id("notice-overwrite").click()
+    expect(page.get_by_test_id("save")).to_be_disabled()
+    types(ide, "and more\n")
+    asking.let_go(json={"kind": "file", "version": version})
+    page.wait_for_timeout(500)
+    expect(page.get_by_test_id("disk-notice")).to_have_count(0)
+    saves(ide, server, workspace, BEFORE + "mine\nand more\n")
 
 
 def test_two_tabs_keep_their_own(server, tab, workspace):

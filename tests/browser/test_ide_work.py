@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from codehub import wait_for
 from gallery import home as home_of
-from ide import LISTEN, Ide
+from ide import LISTEN, Held, Ide
 
 MODULES = 5000
 OLD, NEW = "compute_total", "sum_of_parts"
@@ -141,6 +141,47 @@ def test_find_rename_look_commit_and_run_the_tests(server, tab):
     ide.run("git checkout -q -b other && echo done switching")
     ide.sees("done switching")
     expect(page.get_by_test_id("branch")).to_contain_text("other")
+
+
+def test_somebody_is_faster_than_the_server(server, tab):
+    workspace = server.api.create("in a hurry")
+    project = home_of(server, workspace) / "project"
+    project.mkdir()
+    git(project, "init", "--quiet", "--initial-branch=main")
+    git(project, "config", "user.name", "Worker")
+    git(project, "config", "user.email", "worker@example.com")
+    for name in ("wanted.txt", "other.txt"):
+        (project / name).write_text(f"{name}\n")
+    page = tab(server)
+    ide = Ide(page).open(workspace)
+    expect(page.get_by_test_id("branch")).to_contain_text("main")
+
+    # Enter before the files are found: what was typed is opened once they are.
+    page.get_by_test_id("palette-open").click()
+    finding = Held(page, "**/api/find?*")
+    page.get_by_test_id("palette-input").fill("wanted")
+    finding.wait()
+    page.keyboard.press("Enter")
+    finding.let_go()
+    expect(ide.editor).to_have_value("wanted.txt\n")
+
+    # The next message is written while the page still looks what the last commit has changed.
+    page.get_by_test_id("side-git").click()
+    page.locator("[data-testid=git-changes] li", has_text="other.txt").get_by_test_id("git-stage").click()
+    expect(page.get_by_test_id("git-staged").get_by_test_id("git-file")).to_have_count(1)
+    message = page.get_by_test_id("git-message")
+    message.fill("The first")
+    asking = Held(page, "**/api/git/status?*")
+    page.get_by_test_id("git-commit").click()
+    asking.wait()
+    message.fill("The second")
+    asking.let_go()
+    expect(page.get_by_test_id("git-file")).to_have_count(1)
+    expect(page.get_by_test_id("git-commit")).to_be_enabled()
+    expect(message).to_have_value("The second")
+    page.get_by_test_id("git-commit").click()
+    expect(page.get_by_test_id("git-note")).to_have_text("No changes since the last commit.")
+    assert git(project, "log", "--format=%s").splitlines() == ["The second", "The first"]
 
 
 def test_what_others_wrote_is_not_replaced_and_named(server, tab):

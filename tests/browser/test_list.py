@@ -184,6 +184,22 @@ def test_deleting_is_behind_a_menu_and_a_row_that_changes_keeps_it_open(server, 
     assert "q=shy" in page.url, "the filter stays"
 
 
+def test_a_click_is_not_lost_where_the_row_changes_under_it(server, tab):
+    id = server.api.create("pressed", until="STANDBY")
+    page = tab(server)
+    page.goto("/?q=pressed")
+    row = page.locator(f"#ws-{id}")
+    row.get_by_test_id("more").locator("summary").hover()
+    page.mouse.down()
+    with page.expect_event("requestfinished", lambda request: f"/{id}/row" in request.url):
+        server.api.call("PATCH", f"/workspaces/{id}", {"description": "changed meanwhile"})
+    page.wait_for_timeout(200)
+    page.mouse.up()
+    expect(row.get_by_test_id("delete")).to_be_visible()
+    expect(row.locator(".description")).to_have_text("changed meanwhile")
+    server.api.delete(id)
+
+
 def test_a_new_one_comes_on_top_by_itself(server, tab):
     old = server.api.create("was here", until="STANDBY")
     page = tab(server)

@@ -141,6 +141,8 @@ def test_the_limit_page_makes_room(start, tab):
     assert page.goto(f"/w/{workspace}/").status == 502
     expect(page.get_by_role("heading", level=1)).to_have_text("Too many workspaces are running")
     follow(page, page.get_by_role("button", name="Stop: busy"))
+    # By way of a page that leads back to this origin.
+    expect(page).to_have_url(server.at(workspace))
     server.api.wait(busy, "STANDBY")
     page.goto(f"/w/{workspace}/")
     Ide(page).ready()

@@ -73,7 +73,7 @@ let released = Promise.resolve(), release = () => {};
 addEventListener('pointerdown', (event) => {
   if (event.button) return;
   released = new Promise((done) => { release = done; });
-  setTimeout(release, 2000); // the release may be told to somebody else
+  setTimeout(release, 10_000); // the release may be told to somebody else
 }, true);
 for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(release), true);
 
