@@ -21,7 +21,11 @@ ECHO = ROOT / "tests/programs/hostile_page.py"
 
 @pytest.fixture(scope="module")
 def server(start):
-    return start(IDE="builtin", PROCESS_SANDBOX="never", PROCESS_UNSANDBOXED_USERS="many", LIMITS_MAX_RUNNING_PER_USER=0, PROXY_WAKE_HOLD="1s")
+    server = start(IDE="builtin", PROCESS_SANDBOX="never", PROCESS_UNSANDBOXED_USERS="many", LIMITS_MAX_RUNNING_PER_USER=0, PROXY_WAKE_HOLD="1s")
+    yield server
+    # What was started in them without a sandbox ends with them only.
+    for one in server.api.call("GET", "/workspaces?limit=100")["items"]:
+        server.api.call("DELETE", f"/workspaces/{one['id']}?wait=20")
 
 
 def run(server, id, script, **more):
