@@ -23,11 +23,8 @@ def ide(server, tab, workspace):
 
 
 def fresh_terminal(ide):
-    page = ide.page
-    before = page.get_by_test_id("term-tab").count()
-    page.get_by_test_id("new-terminal").click()
-    expect(page.get_by_test_id("term-tab")).to_have_count(before + 1)
-    page.get_by_test_id("maximize-terminal").click()
+    ide.open_terminal()
+    ide.page.get_by_test_id("maximize-terminal").click()
     ide.ready()
     ide.run("PS1='$ '; clear")
     expect(ide.screen).to_have_text(re.compile(r"^\s*\$\s*$"))
@@ -137,7 +134,7 @@ def test_less_and_top_are_usable(ide):
 def test_a_reload_finds_the_terminal_as_it_was(ide):
     page = ide.page
     ide.run("vim -u NONE -N kept.txt")
-    ide.sees("kept.txt")
+    ide.sees("~")  # the name is in the command, too
     ide.type("istill here")
     ide.sees("still here")
     count = page.get_by_test_id("term-tab").count()
@@ -157,9 +154,9 @@ def test_a_cut_network_loses_nothing(server, tab, workspace):
     wire = Wire(server)
     page = tab(wire, strict=False)
     ide = fresh_terminal(Ide(page).open(workspace))
-    ide.run("echo before")
+    # What is printed is not in the command: it has begun, so all of it has arrived.
+    ide.run("echo bef''ore; sleep 2; echo and-''then")
     ide.sees("before")
-    ide.run("sleep 2; echo meanwhile > flag; echo and-then")
     page.context.set_offline(True)
     wire.cut()
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "lost")
@@ -170,7 +167,7 @@ def test_a_cut_network_loses_nothing(server, tab, workspace):
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "open")
     expect(page.get_by_test_id("connection-banner")).to_be_hidden()
     ide.sees(re.compile(r"before.*\n?.*and-then", re.S))
-    ide.run("echo after")
+    ide.run("echo aft''er")
     ide.sees("after")
     wire.close()
 
@@ -190,6 +187,7 @@ def test_an_idle_tab_sends_nothing(ide):
             page.wait_for_timeout(250)
         return said == []
 
-    # What was typed and written last may still be told and asked about; then there is nothing more to say.
+    # What was typed and written last may still be told and asked about; then there is nothing more to say. That hands were
+    # there is told at most every 20 s, so its last word may come at any moment of that.
     assert any(silent(1) for _ in range(20)), said
-    assert silent(5), said
+    assert any(silent(5) for _ in range(2)), said
