@@ -114,6 +114,20 @@ def test_what_is_being_composed_is_seen_and_sent_once(ide):
     expect(ide.screen).to_have_text(re.compile(r"^\s*\$\s*$"))
 
 
+def test_f1_is_ours_at_the_prompt_and_a_programs_on_its_screen(ide):
+    page = ide.page
+    ide.press("F1")
+    expect(page.get_by_test_id("palette-input")).to_be_focused()
+    page.keyboard.press("Escape")
+    ide.run("printf '\\033[?1049h'; cat -v")
+    expect(ide.screen).to_have_text(re.compile(r"^\s*$"))
+    ide.press("F1", "Enter")
+    ide.sees("^[OP")
+    expect(page.get_by_test_id("palette-input")).to_be_hidden()
+    ide.press("Control+c")
+    ide.run("printf '\\033[?1049l'")
+
+
 def test_less_and_top_are_usable(ide):
     # 1 and 500 are in the command, too, and what is typed before less listens is not for it.
     ide.run("seq 1 500 | less")
