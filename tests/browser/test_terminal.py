@@ -74,6 +74,18 @@ def test_vim_opens_edits_resizes_saves_and_quits(ide):
     expect(ide.screen).not_to_contain_text("~")
 
 
+def test_a_narrower_window_wraps_long_lines_anew_and_a_wider_one_joins_them(ide):
+    page, line = ide.page, "x" * 40 + "0123456789" * 8 + "end"
+    ide.run(f"echo {line}")
+    one = ide.screen.locator(".row-line", has_text=re.compile(f"^{line}\\s*$"))
+    expect(one).to_have_count(1)
+    page.set_viewport_size({"width": 900, "height": 800})
+    expect(one).to_have_count(0)
+    expect(ide.screen.locator(".row-line", has_text=re.compile(r"end\s*$")).last).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(one).to_have_count(1)
+
+
 def test_korean_is_composed_typed_and_shown(ide):
     page = ide.page
     ide.type("echo '")
