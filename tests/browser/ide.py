@@ -15,10 +15,10 @@ LISTEN = """() => {
 
 
 class Held:
-    """The next request of a page to an address, which does not leave it until it is let go."""
+    """The next request of a page to an address, which does not leave it until it is let go; or every one until then."""
 
-    def __init__(self, page, address):
-        self.page, self.routes, self.over = page, [], False
+    def __init__(self, page, address, every=False):
+        self.page, self.routes, self.every, self.over = page, [], every, False
         page.route(address, self._take)
 
     def _take(self, route):
@@ -29,10 +29,11 @@ class Held:
 
     def wait(self):
         wait_for(lambda: self.page.wait_for_timeout(20) or self.routes, "the request")
-        self.over = True
+        self.over = not self.every
 
     def let_go(self, **instead):
         """As it is, or answered instead of the server."""
+        self.over = True
         for route in self.routes:
             route.fulfill(**instead) if instead else route.continue_()
 

@@ -256,7 +256,7 @@ def test_what_somebody_writes_between_looking_and_choosing_is_not_written_over(s
 def test_what_is_typed_while_the_file_is_read_anew_is_kept(server, tab, workspace):
     page = tab(server, strict=False)
     ide = opened(page, workspace)
-    reading = Held(page, "**/api/file?*")
+    reading = Held(page, "**/api/file?*", every=True)
     (gallery.home(server, workspace) / FILE).write_text(BEFORE + "theirs\n")
     reading.wait()
     types(ide, "mine\n")
