@@ -110,8 +110,10 @@ POST   /workspaces/{id}/delete                              -YYFY
 GET    /workspaces/{id}/edit                                -YYFF
 POST   /workspaces/{id}/edit                                -YYFF
 GET    /workspaces/{id}/history                             -YYFY
+GET    /workspaces/{id}/inside                              -YYFF
 GET    /workspaces/{id}/live                                -YYFY
 GET    /workspaces/{id}/logs                                -YYFY
+POST   /workspaces/{id}/ports/{port}                        -YYFF
 POST   /workspaces/{id}/recover                             -YYFY
 POST   /workspaces/{id}/release                             -YYFY
 GET    /workspaces/{id}/row                                 -YYFY

@@ -350,7 +350,8 @@ async fn who_is_let_in_no_more_is_told_so_in_their_own_language() {
     let mut socket = rig.connect().await;
     let origin = format!("Origin: http://{}", host(3000));
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
-    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{THEIRS}\r\n{origin}\r\n{upgrade}\r\n\r\n", host(3000));
+    let request =
+        format!("GET / HTTP/1.1\r\nHost: {}\r\n{THEIRS}\r\n{origin}\r\n{upgrade}\r\n\r\n", host(3000));
     socket.write_all(request.as_bytes()).await.unwrap();
     assert_eq!(status_of(&read_head(&mut socket).await.unwrap()), 101);
     rig.gate.says(PortSettings::of(3000));

@@ -11,6 +11,7 @@ use axum::{
 };
 use codehub_domain::{
     Phase, Workspace, WorkspaceId,
+    audit::AuditAction,
     ports::{PortSettings, Visibility},
 };
 use codehub_inside::line::protocol::Usage;
@@ -123,8 +124,8 @@ async fn share(
 ) -> Result<Response> {
     let id: WorkspaceId = id.parse().map_err(|_| WebError::NotFound)?;
     let port: std::num::NonZeroU16 = port.parse().map_err(|_| WebError::NotFound)?;
+    service::find_to(&app, &me.identity, id, Access::Own, AuditAction::PortEdited).await?;
     let visibility: Visibility = form.visibility.parse().map_err(|_| WebError::BadRequest)?;
-    service::find(&app, me.user(), id, Access::Own).await?;
     let said = PortSettings::among(&app.store().workspace_ports(id).await?, port.get());
     let flash = match service::ports::put(&app, &me.identity, id, PortSettings { visibility, ..said }).await {
         Ok(_) if visibility == Visibility::Owner => Plain::PortClosed.into(),
