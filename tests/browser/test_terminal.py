@@ -119,6 +119,7 @@ def test_f1_is_ours_at_the_prompt_and_a_programs_on_its_screen(ide):
     ide.press("F1")
     expect(page.get_by_test_id("palette-input")).to_be_focused()
     page.keyboard.press("Escape")
+    expect(page.get_by_test_id("palette-input")).to_be_hidden()
     ide.run("printf '\\033[?1049h'; cat -v")
     expect(ide.screen).to_have_text(re.compile(r"^\s*$"))
     ide.press("F1", "Enter")

@@ -381,7 +381,7 @@ mod tests {
     fn text(emulator: &mut Emulator) -> Vec<String> {
         let snapshot = emulator.snapshot();
         let above = emulator.history(snapshot.first, snapshot.base).lines;
-        let rows = above.into_iter().chain(snapshot.lines.iter().map(|line| line.to_string()));
+        let rows = above.into_iter().chain(snapshot.lines.iter().map(ToString::to_string));
         rows.map(|row| row.split_once(',').map_or_else(String::new, |(_, text)| text.replace(['"', ']'], "")))
             .collect()
     }

@@ -247,6 +247,12 @@ addEventListener("keydown", (event) => {
   run();
 }, true);
 
+// A browser that gives the focus back when a dialog closes may leave the caret where it was: nothing typed would arrive.
+document.addEventListener("close", () => {
+  const { activeElement: field } = document;
+  if (field?.selectionStart != null) field.setSelectionRange(field.selectionStart, field.selectionEnd);
+}, true);
+
 /// What a key does, or null. A terminal keeps the keys that programs in it use.
 function shortcut(event, inTerminal) {
   const command = isMac ? event.metaKey && !event.ctrlKey : event.ctrlKey && !event.metaKey;
