@@ -5,7 +5,10 @@ use crate::fake::by;
 use codehub_domain::user::Role;
 
 use super::{Harness, session_id, token_id, workspace_id};
-use crate::{Allowance, DeviceLogin, DeviceRedeemed, Handover, Redeemed, Tried, UserChange, UserEdit, WorkspaceOrigin, tries_at};
+use crate::{
+    Allowance, DeviceLogin, DeviceRedeemed, Handover, Redeemed, Tried, UserChange, UserEdit, WorkspaceOrigin,
+    tries_at,
+};
 
 const DAY: u32 = 86_400;
 

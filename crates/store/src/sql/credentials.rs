@@ -9,7 +9,8 @@ use codehub_domain::{
 
 use super::{SqlStore, attempts, device_logins, devices, handovers, sessions, timed, tokens};
 use crate::{
-    Allowance, Attempts, Credentials, DeviceLogin, DeviceRedeemed, Handover, Redeemed, Result, SessionEnd, Tried, WorkspaceOrigin,
+    Allowance, Attempts, Credentials, DeviceLogin, DeviceRedeemed, Handover, Redeemed, Result, SessionEnd,
+    Tried, WorkspaceOrigin,
 };
 
 #[async_trait]

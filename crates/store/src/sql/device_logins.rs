@@ -22,7 +22,9 @@ pub(super) async fn create<S: SqlStore>(
 ) -> Result<bool> {
     let mut write = store.write().await?;
     let now = write.now().await?;
-    write.run("DELETE FROM device_logins WHERE code_hash = $1 AND expires_at <= $2", args![code_hash, now]).await?;
+    write
+        .run("DELETE FROM device_logins WHERE code_hash = $1 AND expires_at <= $2", args![code_hash, now])
+        .await?;
     let saved = write
         .run(
             "INSERT INTO device_logins (device_hash, code_hash, machine, address, session_id, denied, expires_at)
@@ -103,8 +105,7 @@ pub(super) async fn redeem<S: SqlStore>(
         return Ok(DeviceRedeemed::Unknown);
     };
     let (name, expires_at) = (login(&taken)?.token_name(), Some(later(now, expires_in_seconds)));
-    let token =
-        ApiToken { id, user: user.id, name, created_at: now, expires_at, last_used_at: None };
+    let token = ApiToken { id, user: user.id, name, created_at: now, expires_at, last_used_at: None };
     tokens::insert(&mut write, &token, secret_hash).await?;
     let by = by.by(AuditActor::in_session(&user, session));
     audit::append(&mut write, &by, &trail::minted(id, &token.name, expires_at)).await?;

@@ -14,9 +14,9 @@ use super::{
     workspaces::{later, page},
 };
 use crate::{
-    Allowance, Attempts, Change, DeviceLogin, DeviceRedeemed, Handover, KNOWN_DEVICES, Page, Redeemed, Result, SessionEnd, StoreError,
-    Tried, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash, WORKSPACE_SESSIONS, WorkspaceOrigin,
-    renews_after_micros, trail, tries_at,
+    Allowance, Attempts, Change, DeviceLogin, DeviceRedeemed, Handover, KNOWN_DEVICES, Page, Redeemed,
+    Result, SessionEnd, StoreError, Tried, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash,
+    WORKSPACE_SESSIONS, WorkspaceOrigin, renews_after_micros, trail, tries_at,
 };
 
 impl Step<'_> {
@@ -330,9 +330,7 @@ impl Step<'_> {
     fn device_login_open(&mut self, code_hash: &[u8]) -> Option<&mut DeviceLoginRow> {
         let now = self.now;
         let mut all = self.state.device_logins.values_mut();
-        all.find(|row| {
-            row.code_hash == code_hash && row.session.is_none() && !row.denied && row.until > now
-        })
+        all.find(|row| row.code_hash == code_hash && row.session.is_none() && !row.denied && row.until > now)
     }
 
     pub(super) fn device_login_find(&mut self, code_hash: &[u8]) -> Option<DeviceLogin> {

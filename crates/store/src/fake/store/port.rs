@@ -24,11 +24,11 @@ use codehub_domain::{
 use super::FakeStore;
 use crate::{
     Adopted, Allowance, ArchiveRecords, Ask, Asked, Attempts, Audit, AuditFilter, BackendPart,
-    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, DeviceLogin, DeviceRedeemed, Due, Edit, Expired, Garbage, GcClaim, Handover,
-    Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, PortSaved, Ports,
-    REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, Redeemed, ReplicaNote, ReplicaSeen, Result,
-    Saved, SessionEnd, Settings, Store, Tried, UserChange, UserEdit, UserWithHash, WorkspaceOrigin,
-    Workspaces,
+    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, DeviceLogin, DeviceRedeemed, Due, Edit, Expired,
+    Garbage, GcClaim, Handover, Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page,
+    People, PortSaved, Ports, REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, Redeemed,
+    ReplicaNote, ReplicaSeen, Result, Saved, SessionEnd, Settings, Store, Tried, UserChange, UserEdit,
+    UserWithHash, WorkspaceOrigin, Workspaces,
 };
 
 #[async_trait]
