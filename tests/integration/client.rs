@@ -434,7 +434,7 @@ async fn files_and_directories_are_copied_both_ways() {
     machine.fails(&["cp", "web:none", "x"], 4, "");
     assert!(!machine.path("x").exists());
     machine.fails(&["cp", "none", "web:"], 1, "none");
-    machine.fails(&["cp", "a b", "web:no/such/directory/x"], 4, "directory");
+    machine.fails(&["cp", "tree/run.sh", "web:no/such/directory/x"], 4, "directory");
     machine.fails(&["cp", "a", "b"], 2, "WORKSPACE:PATH");
 }
 
