@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Gid, Stat, Uid, chownat, fchown, fstat, statat, syncfs};
+use rustix::fs::{AtFlags, Gid, Mode, Stat, Uid, chownat, fchmod, fchown, fstat, statat, syncfs};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -11,7 +11,8 @@ use super::{
 };
 
 /// Gives a home to this user and group, with everything in it that is not root's: what an administrator put there stays
-/// theirs. Returns how many files and directories that were.
+/// theirs. Returns how many files and directories that were. A home whose owner may not enter it (`chmod 000 ~`) is opened
+/// to them: nothing runs in one that is shut, so nobody could.
 ///
 /// The home itself is root's meanwhile, and theirs when everything in it is so on the disk: one that is theirs is so
 /// altogether, and one where this was interrupted is nobody's, whoever is to have it next. Nobody else may be at work in it.
@@ -24,7 +25,12 @@ pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Res
     let whole = |e| ArchiveError::local("cannot change the owner of the home directory", e);
     let stat = fstat(&home).map_err(|e| ArchiveError::reading(b"", e))?;
     if (stat.st_uid, stat.st_gid) == to {
-        return Ok(0);
+        return if open_to_owner(&home, &stat).map_err(whole)? {
+            home.sync_all().map_err(synced)?;
+            Ok(1)
+        } else {
+            Ok(0)
+        };
     }
     fchown(&home, Some(Uid::ROOT), Some(Gid::ROOT)).map_err(whole)?;
     home.sync_all().map_err(synced)?;
@@ -55,10 +61,20 @@ pub fn give_home(root: &Path, to: (u32, u32), cancel: &CancellationToken) -> Res
         }
         Ok(())
     })?;
+    open_to_owner(&home, &stat).map_err(whole)?;
     syncfs(&home).map_err(whole)?;
     fchown(&home, Some(Uid::from_raw(to.0)), Some(Gid::from_raw(to.1))).map_err(whole)?;
     home.sync_all().map_err(synced)?;
     Ok(given)
+}
+
+/// Whether it had to be.
+fn open_to_owner(home: &std::fs::File, stat: &Stat) -> rustix::io::Result<bool> {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if mode.contains(Mode::RWXU) {
+        return Ok(false);
+    }
+    fchmod(home, mode | Mode::RWXU).map(|()| true)
 }
 
 fn synced(error: std::io::Error) -> ArchiveError {
@@ -138,6 +154,22 @@ mod tests {
         assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 9);
         is_given(home.path());
         assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_home_that_is_shut_is_opened_to_its_owner() {
+        let Some(home) = home() else { return };
+        let (cancel, shut) = (CancellationToken::new(), |mode| {
+            std::fs::set_permissions(home.path(), PermissionsExt::from_mode(mode)).unwrap();
+        });
+        let mode = || home.path().metadata().unwrap().permissions().mode() & 0o7777;
+        shut(0o000);
+        assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 9);
+        assert_eq!(mode(), 0o700);
+        is_given(home.path());
+        shut(0o055);
+        assert_eq!(give_home(home.path(), NEW, &cancel).unwrap(), 1);
+        assert_eq!(mode(), 0o755);
     }
 
     #[test]

@@ -401,7 +401,10 @@ impl Inner {
             return Err(fenced.into());
         }
         let outages = self.engine.outages();
-        client.start_container(&exact, None).await.map_err(self.engine.failed("start the container"))?;
+        client.start_container(&exact, None).await.map_err(|error| {
+            self.forget_given(spec.workspace);
+            self.engine.failed("start the container")(error)
+        })?;
         self.is_alive(spec.workspace, Some(&exact), outages);
         Ok(())
     }
@@ -425,6 +428,7 @@ impl Inner {
     }
 
     fn ended(&self, id: WorkspaceId, container: &ContainerInspectResponse, how: String) -> InstanceState {
+        self.forget_given(id);
         let state = container.state.as_ref();
         let by = match state.and_then(|state| state.status) {
             Some(ContainerStateStatusEnum::CREATED | ContainerStateStatusEnum::REMOVING) => EndedBy::Platform,
@@ -484,17 +488,25 @@ impl Inner {
         owner: Owner,
         fence: &Fence,
     ) -> Result<()> {
-        let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
         let known = (spec.generation(), owner);
-        if given().get(&spec.workspace) == Some(&known) {
+        if self.given().get(&spec.workspace) == Some(&known) {
             return Ok(());
         }
-        if users::owner_of(&self.engine, container, &self.config.home).await? != owner {
+        if users::owner_of(&self.engine, container, &self.config.home).await? != Some(owner) {
             tracing::info!(workspace = %spec.workspace, uid = owner.0, "gives a home to the workspace's user");
             self.jobs.give(&spec.volume, fence).await?;
         }
-        given().insert(spec.workspace, known);
+        self.given().insert(spec.workspace, known);
         Ok(())
+    }
+
+    /// What ended by itself, or could not be started, may have a home that its owner has shut: the next start looks.
+    fn forget_given(&self, id: WorkspaceId) {
+        self.given().remove(&id);
+    }
+
+    fn given(&self) -> MutexGuard<'_, HashMap<WorkspaceId, (Generation, Owner)>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A user without a name is a user all the same.

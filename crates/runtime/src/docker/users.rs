@@ -3,7 +3,8 @@
 //! to remember, and a home is the same user's on every engine.
 //!
 //! Whose a home is, is said by its owner alone: one of another user's (of an earlier version, or of another
-//! `RUNTIME_UID`) is given to the right one by a storage job before anything runs in it.
+//! `RUNTIME_UID`), or one that its owner has shut for themselves, is given to the right one by a storage job before
+//! anything runs in it.
 
 use std::io::Read as _;
 
@@ -78,15 +79,17 @@ pub(super) fn etc_volume(home: &VolumeKey, image: &str) -> String {
     format!("codehub-ws-{workspace}-etc-{generation}-{}", hex(&digest[..6]))
 }
 
-/// Whose a home is, seen through a container that it is mounted in.
-pub(super) async fn owner_of(engine: &Engine, container: &str, home: &str) -> Result<Owner> {
+/// Whose a home is, seen through a container that it is mounted in; nobody's where its owner may not enter it.
+pub(super) async fn owner_of(engine: &Engine, container: &str, home: &str) -> Result<Option<Owner>> {
     // The rest is the whole home, and not asked for.
     let begun = read(engine, container, home, FIRST).await?;
     let owner = || {
         let mut archive = tar::Archive::new(begun.as_deref()?);
         let entry = archive.entries().ok()?.next()?.ok()?;
-        let (uid, gid) = (entry.header().uid().ok()?, entry.header().gid().ok()?);
-        Some((u32::try_from(uid).ok()?, u32::try_from(gid).ok()?))
+        let header = entry.header();
+        let (uid, gid, mode) = (header.uid().ok()?, header.gid().ok()?, header.mode().ok()?);
+        let owner = (u32::try_from(uid).ok()?, u32::try_from(gid).ok()?);
+        Some((mode & 0o700 == 0o700).then_some(owner))
     };
     owner().ok_or_else(|| RuntimeError::Failed("the engine does not tell whose the home is".to_owned()))
 }

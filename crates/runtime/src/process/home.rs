@@ -39,10 +39,11 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Points the lasting names at the volume. `inside`: what a sandbox calls it. Where something else has a name,
+    /// Points the lasting names at the volume, and opens it to its owner, who may have shut it (`chmod 000 ~`). `inside`: what a sandbox calls it. Where something else has a name,
     /// the next best one will do.
     pub(super) fn link(data_dir: &Path, key: &VolumeKey, inside: Option<&Path>) -> io::Result<Self> {
         let volume = home_dir(data_dir, key);
+        open_to_owner(&volume)?;
         let long = home_link(data_dir, key);
         let short = short_link(data_dir, key.workspace);
         let target = volume.file_name().unwrap_or_default().to_owned();
@@ -70,6 +71,18 @@ impl Home {
             _ => Ok(()),
         }
     }
+}
+
+/// Nothing could run in a home that is shut, so nobody could open it again. A missing one is found out later.
+fn open_to_owner(volume: &Path) -> io::Result<()> {
+    let Ok(found) = fs::symlink_metadata(volume) else { return Ok(()) };
+    let mut permissions = found.permissions();
+    let mode = permissions.mode();
+    if !found.is_dir() || mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    permissions.set_mode(mode | 0o700);
+    fs::set_permissions(volume, permissions)
 }
 
 /// The beginning of an id is the time; its end is random.
@@ -222,6 +235,19 @@ mod tests {
         assert!(!data.path().join("h/000000000007").exists());
         let inside = Home::link(data.path(), &one, Some(Path::new("/home/coder"))).unwrap();
         assert_eq!(inside.told, Path::new("/home/coder"));
+    }
+
+    #[test]
+    fn a_home_that_its_owner_has_shut_is_opened_to_them() {
+        let data = tempfile::tempdir().unwrap();
+        let key = key(1, 7, 1);
+        let volume = home_dir(data.path(), &key);
+        fs::create_dir_all(&volume).unwrap();
+        for (shut, opened) in [(0o000, 0o700), (0o455, 0o755), (0o750, 0o750)] {
+            fs::set_permissions(&volume, fs::Permissions::from_mode(shut)).unwrap();
+            Home::link(data.path(), &key, None).unwrap();
+            assert_eq!(volume.metadata().unwrap().permissions().mode() & 0o777, opened);
+        }
     }
 
     #[test]

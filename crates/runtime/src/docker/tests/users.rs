@@ -172,6 +172,29 @@ async fn a_home_that_was_given_away_by_half_is_given_by_the_next_start() {
     }
 }
 
+/// Nothing can run in it, so its owner could not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_its_owner_has_shut_is_open_again_after_the_next_starts() {
+    let Some(rig) = Rig::new().await else { return };
+    let spec = rig.running().await;
+    assert_eq!(
+        rig.inside(&spec, "cd /home/coder && echo text > note && busybox chmod 000 ."),
+        (true, String::new())
+    );
+    // As its program, which cannot work in there, would.
+    rig.docker(&["kill", &container_name(spec.workspace)]);
+    let status = rig.runtime.status(spec.workspace).await.unwrap().unwrap();
+    assert!(matches!(status.state, InstanceState::Ended { .. }), "{status:?}");
+    start(&rig.runtime, &spec).await;
+    let look = "cat /home/coder/note && stat -c %a /home/coder";
+    assert_eq!(rig.inside(&spec, look), (true, "text\n700".to_owned()));
+    // Whoever starts it for the first time looks before.
+    assert_eq!(rig.inside(&spec, "busybox chmod 055 /home/coder"), (true, String::new()));
+    rig.runtime.stop(spec.workspace).await.unwrap();
+    start(&rig.later(), &spec).await;
+    assert_eq!(rig.inside(&spec, look), (true, "text\n755".to_owned()));
+}
+
 /// Asking whose it is does not read it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_home_does_not_make_the_start_slow() {
