@@ -276,9 +276,14 @@ async fn a_workspace_lives_by_the_command_line() {
     machine.fails(&["port-forward", "my-web", "0:3000"], 5, "codehub start my-web --wait");
     machine.ok(&["archive", "my-web", "--wait"]);
     assert_eq!(machine.json(&["show", "my-web", "--json"])["phase"], "ARCHIVED");
+    let archives = machine.json(&["show", "my-web", "--archives", "--json"]);
+    let key = archives["items"][0]["key"].as_str().unwrap();
+    assert!(machine.ok(&["show", "my-web", "--archives"]).contains(key));
+    assert_eq!(machine.ok(&["create", "copy", "--from-archive", key, "--asleep", "--wait"]).trim(), "copy");
+    machine.fails(&["restore", "my-web", "--archive", key], 5, "--from-archive");
     assert_eq!(machine.json(&["restore", "my-web", "--wait", "--json"])["phase"], "STANDBY");
     assert_eq!(machine.json(&["start", "my-web", "--wait", "--json"])["phase"], "RUNNING");
-    machine.ok(&["rm", "my-web", "--wait"]);
+    machine.ok(&["rm", "my-web", "copy", "--wait"]);
     assert_eq!(machine.json(&["ls", "--json"])["items"], json!([]));
 
     let mut stranger = Machine::of(&server);

@@ -317,20 +317,19 @@ async fn print(mut to: impl io::Write + Send + 'static, bytes: Bytes) -> Result<
     written.map_err(|error| Failure::local("what the program prints cannot be written", error))
 }
 
-/// The signals that are passed on, by their names.
+/// The signals that are caught, by their names.
 fn signals(tty: bool) -> io::Result<Vec<(&'static str, Signal)>> {
     let mut all = Vec::new();
-    if tty {
-        return Ok(all);
-    }
-    for (name, kind) in [
+    let kinds = [
         ("INT", SignalKind::interrupt()),
         ("TERM", SignalKind::terminate()),
         ("HUP", SignalKind::hangup()),
         ("QUIT", SignalKind::quit()),
         ("USR1", SignalKind::user_defined1()),
         ("USR2", SignalKind::user_defined2()),
-    ] {
+    ];
+    // With a terminal the keys are the program's, and only our own end is ours.
+    for (name, kind) in kinds.into_iter().filter(|(name, _)| !tty || matches!(*name, "TERM" | "HUP")) {
         all.push((name, signal(kind)?));
     }
     Ok(all)
@@ -372,6 +371,9 @@ async fn speak(sink: &mut SplitSink<Socket, Message>, stdin: bool, tty: bool) ->
                 message(RESIZE, json!({ "cols": cols, "rows": rows }).to_string().as_bytes())
             }
             name = any(&mut caught) => {
+                if tty {
+                    return Failure::new(Kind::Failed, format!("ended by SIG{name}"));
+                }
                 interrupts += u32::from(name == "INT");
                 if interrupts >= INTERRUPTS {
                     return Failure::new(Kind::Failed, "interrupted three times: not waiting for the program any more");

@@ -111,18 +111,13 @@ pub struct Show {
 pub(crate) async fn show(api: &Api, options: Show, json: bool) -> Result<()> {
     let found = workspace::find(api, &options.workspace).await?;
     if options.archives {
-        let archives = api.list(&found.path("/archives"), &[]).await;
-        // Not a list in pages everywhere.
-        let archives = match archives {
-            Ok(archives) => archives,
-            Err(_) => api.get(&found.path("/archives")).await?,
-        };
+        let archives = api.get(&found.path("/archives")).await?;
         if json {
             output::json(&archives);
             return Ok(());
         }
         let rows = archives["items"].as_array().into_iter().flatten().map(|one| {
-            let bytes = one["size_bytes"].as_u64().or_else(|| one["bytes"].as_u64()).map(output::size);
+            let bytes = one["size"].as_u64().map(output::size);
             vec![
                 one["key"].as_str().unwrap_or_default().to_owned(),
                 relative(&one["created_at"]),
