@@ -501,3 +501,48 @@ fn shells_and_manuals_know_every_command() {
         "{help}"
     );
 }
+
+/// Where `docs/CLI.md` begins to be made of what the commands say.
+const MADE: &str = "\n<!-- From here on: what the commands say. CODEHUB_TEST_UPDATE=1 writes it anew. -->\n";
+
+/// A command and those below it, as their own help describes them.
+fn described(machine: &Machine, words: &[&str], depth: usize) -> String {
+    // The settings are listed elsewhere.
+    let flag = if words == ["serve"] { "-h" } else { "--help" };
+    let said = machine.ok(&[words, &[flag]].concat());
+    let said = said.trim_end();
+    let mut text = format!("\n{} codehub {}\n\n```text\n{said}\n```\n", "#".repeat(depth), words.join(" "));
+    let below = said.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for line in below.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   ")) {
+        match line.split_whitespace().next() {
+            Some("help") | None => {}
+            Some(name) => text.push_str(&described(machine, &[words, &[name]].concat(), depth + 1)),
+        }
+    }
+    text
+}
+
+#[test]
+fn the_documentation_is_what_the_commands_say() {
+    let machine = Machine::new();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/CLI.md");
+    let there = fs::read_to_string(&path).unwrap();
+    let (head, _) = there.split_once(MADE).unwrap();
+    let mut made = format!("{head}{MADE}");
+    for line in machine.ok(&["--help"]).lines().take_while(|line| !line.starts_with("`codehub COMMAND")) {
+        match (line.strip_suffix(':'), line.strip_prefix("  ")) {
+            (Some(group), None) => made.push_str(&format!("\n## {group}\n")),
+            (_, Some(command)) if !line.trim().is_empty() => {
+                made.push_str(&described(&machine, &[command.split_whitespace().next().unwrap()], 3));
+            }
+            _ => {}
+        }
+    }
+    if std::env::var_os("CODEHUB_TEST_UPDATE").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    assert!(
+        there == made,
+        "docs/CLI.md is not what the commands say: run this test with CODEHUB_TEST_UPDATE=1"
+    );
+}
