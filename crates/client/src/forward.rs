@@ -120,14 +120,13 @@ async fn pass(api: &Api, path: &str, stream: TcpStream) -> Result<()> {
     };
     let down = async {
         while let Some(Ok(message)) = source.next().await {
-            match message {
-                Message::Binary(bytes) => {
-                    if write.write_all(&bytes).await.is_err() {
-                        return;
-                    }
-                }
+            let bytes = match message {
+                Message::Binary(bytes) => bytes,
                 Message::Close(_) => break,
-                _ => {}
+                _ => continue,
+            };
+            if write.write_all(&bytes).await.is_err() {
+                return;
             }
         }
         let _ = write.shutdown().await;

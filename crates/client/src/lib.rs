@@ -164,10 +164,10 @@ async fn done(command: Command) -> Result<ExitCode> {
             session::version(connect(&connection).await, json).await?;
         }
         Command::Ls(On { options, connection, json }) => {
-            life::list(&connect(&connection).await?, options, json).await?
+            life::list(&connect(&connection).await?, options, json).await?;
         }
         Command::Show(On { options, connection, json }) => {
-            life::show(&connect(&connection).await?, options, json).await?
+            life::show(&connect(&connection).await?, options, json).await?;
         }
         Command::Create(On { options, connection, json }) => {
             life::create(&connect(&connection).await?, options, json).await?;
@@ -185,13 +185,13 @@ async fn done(command: Command) -> Result<ExitCode> {
             life::restore(&connect(&connection).await?, options, json).await?;
         }
         Command::Rm(On { options, connection, json }) => {
-            life::remove(&connect(&connection).await?, options, json).await?
+            life::remove(&connect(&connection).await?, options, json).await?;
         }
         Command::Open(On { options, connection, json }) => {
-            life::open(&connect(&connection).await?, options, json).await?
+            life::open(&connect(&connection).await?, options, json).await?;
         }
         Command::Logs(With { options, connection }) => {
-            watch::logs(&connect(&connection).await?, options).await?
+            watch::logs(&connect(&connection).await?, options).await?;
         }
         Command::Events(On { options, connection, json }) => {
             watch::events(&connect(&connection).await?, options, json).await?;
@@ -200,7 +200,7 @@ async fn done(command: Command) -> Result<ExitCode> {
             return hold::hold(&connect(&connection).await?, options, json).await;
         }
         Command::Cp(With { options, connection }) => {
-            copy::copy(&connect(&connection).await?, options).await?
+            copy::copy(&connect(&connection).await?, options).await?;
         }
         Command::PortForward(With { options, connection }) => {
             forward::forward(connect(&connection).await?, options).await?;
