@@ -114,7 +114,10 @@ class Server:
             self.process.wait()
         # Workspaces outlive their server: end those that were left running, session by session.
         for record in (self.data / "instances").glob("*.json"):
-            pid = (json.loads(record.read_text()).get("process") or {}).get("pid")
+            try:
+                pid = (json.loads(record.read_text()).get("process") or {}).get("pid")
+            except (OSError, ValueError):
+                continue  # it was just ending by itself
             if pid and pid > 1:
                 for send in (os.killpg, os.kill):
                     try:
@@ -171,6 +174,20 @@ class Api:
 
         return wait_for(settled, f"the workspace to be {' or '.join(phases)}")
 
+    def delete(self, id):
+        """Also one that something is just being done to, which is refused until that is over."""
+
+        def asked():
+            try:
+                self.call("DELETE", f"/workspaces/{id}")
+            except AssertionError as refused:
+                if " 409 " not in str(refused):
+                    raise
+                return False
+            return True
+
+        wait_for(asked, "the workspace to be deleted")
+
     def act(self, id, verb, *phases):
         self.call("POST", f"/workspaces/{id}/{verb}", {})
         return self.wait(id, *phases)
@@ -196,7 +213,7 @@ class Wire:
         self._socket = socket
         self.session = server.session
         self._to = ("127.0.0.1", urlsplit(server.url).port)
-        self._open, self._whole = set(), True
+        self._open, self._whole, self._lock = set(), True, threading.Lock()
         # How many bytes the browser has sent.
         self.sent = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -209,11 +226,18 @@ class Wire:
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            if not self._whole:
+            try:
+                far = self._socket.create_connection(self._to)
+            except OSError:
                 near.close()
                 continue
-            far = self._socket.create_connection(self._to)
-            self._open |= {near, far}
+            with self._lock:
+                if self._whole:
+                    self._open |= {near, far}
+                else:
+                    near.close()
+                    far.close()
+                    continue
             for way in ((near, far, True), (far, near, False)):
                 threading.Thread(target=self._pump, args=way, daemon=True).start()
 
@@ -232,14 +256,15 @@ class Wire:
                 pass
 
     def cut(self):
-        self._whole = False
-        for end in self._open:
+        with self._lock:
+            self._whole = False
+            ends, self._open = self._open, set()
+        for end in ends:
             try:
                 end.shutdown(self._socket.SHUT_RDWR)
             except OSError:
                 pass
             end.close()
-        self._open.clear()
 
     def mend(self):
         self._whole = True

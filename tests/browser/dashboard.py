@@ -19,15 +19,24 @@ def phase(page, name, operation="NONE"):
 def press(page, testid):
     """Clicks it; where it stands in a menu, after opening that."""
     button = page.get_by_test_id(testid).first
-    menu = page.locator("details.acts:not([open])").filter(has=page.get_by_test_id(testid)).first
-    if not button.is_visible() and menu.count():
-        menu.locator("summary").click()
+    menu = page.locator("details.acts:not([open])").filter(has=page.get_by_test_id(testid)).first.locator("summary")
+    # Which of the two it is, a page that is still arriving does not know.
+    expect(button.locator("visible=true").or_(menu).first).to_be_visible()
+    if not button.is_visible():
+        menu.click()
     button.click()
 
 
+def follow(page, link):
+    """Clicks what leads to another page, and waits until all of that is there."""
+    with page.expect_navigation():
+        link.click()
+
+
 def sign_in(page, username, password):
+    """Until what it leads to is there: the form is sent a moment after the click, and would be lost to who goes on at once."""
     fill(page, username=username, password=password)
-    press(page, "sign-in")
+    follow(page, page.get_by_test_id("sign-in"))
 
 
 def workspace_id(page):

@@ -45,9 +45,9 @@ if __name__ == "__main__":
 }
 
 
-def make(start):
+def make(start, **settings):
     """Each person may run one workspace, and does: so the limit can be seen."""
-    server = start(LIMITS_MAX_RUNNING_PER_USER=1, PROXY_WAKE_HOLD="2s")
+    server = start(LIMITS_MAX_RUNNING_PER_USER=1, PROXY_WAKE_HOLD="2s", **settings)
     api = server.api
     api.call("POST", "/users", {"username": GUEST[0], "password": GUEST[1], "role": "user"})
     api.call("POST", "/users", {"username": "minho", "password": PASSWORD, "role": "user"})

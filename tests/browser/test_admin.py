@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from codehub import PASSWORD, Api
-from dashboard import press
+from dashboard import follow, press
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def busy(start):
         mine.act(kept, "start", "RUNNING")
         mine.act(kept, "stop", "STANDBY")
         gone = mine.create(f"left by {name}", until="ARCHIVED")
-        mine.call("DELETE", f"/workspaces/{gone}")
+        mine.delete(gone)
     return server
 
 
@@ -29,7 +29,7 @@ def test_the_last_day_and_what_clean_up_would_delete(busy, tab, shots, size, lan
     expect(page.get_by_test_id("chart-starts").locator("strong")).to_have_text("2")
     expect(page.get_by_test_id("chart-failures").locator("strong")).to_have_text("0")
     expect(page.get_by_test_id("chart-latency").locator("strong")).not_to_have_text("–")
-    assert page.get_by_test_id("chart-starts").locator("rect").count() == 24
+    expect(page.get_by_test_id("chart-starts").locator("rect")).to_have_count(24)
     if shots:
         page.screenshot(path=shots / f"system-busy-{size}-{lang}.png", full_page=True)
     press(page, "to-cleanup")
@@ -47,7 +47,7 @@ def test_everybodys_workspaces_by_owner(busy, tab):
     page.get_by_test_id("sort").select_option("owner")
     page.wait_for_url("**/?*sort=owner*")
     expect(page.get_by_test_id("workspace-name")).to_have_text(["of areum", "of bora"])
-    page.get_by_test_id("mine").click()
+    follow(page, page.get_by_test_id("mine"))
     assert "sort" not in page.url, "one's own have one owner"
 
 

@@ -4,14 +4,15 @@ import os
 import re
 import shutil
 import signal
+import time
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect
 
 import gallery
-from codehub import ADMIN, PASSWORD, Wire, wait_for
+from codehub import ADMIN, PASSWORD, PATIENCE, Wire, wait_for
 from conftest import CHROMIUM, FLAGS, SIZES
-from ide import Ide
+from ide import Held, Ide
 
 FILE = "poem.txt"
 BEFORE = "roses are red\nviolets are blue\n"
@@ -27,7 +28,7 @@ def workspace(server, request):
     workspace = server.api.create(request.node.name[:60])
     (gallery.home(server, workspace) / FILE).write_text(BEFORE)
     yield workspace
-    server.api.call("DELETE", f"/workspaces/{workspace}")
+    server.api.delete(workspace)
 
 
 def on_disk(server, workspace):
@@ -57,6 +58,19 @@ def kept(ide):
 def is_connected(ide):
     expect(ide.page.get_by_test_id("connection")).to_have_attribute("data-state", "open")
     expect(ide.page.get_by_test_id("connection-banner")).to_be_hidden()
+
+
+# Whether the page was cut off since, however short that was.
+NOTICE = """() => {
+    const connection = document.querySelector("[data-testid=connection]");
+    window.cutOff = new Promise((done) => new MutationObserver(() => connection.dataset.state !== "open" && done()).observe(connection, { attributes: true }));
+}"""
+
+
+def kills_ide(server, workspace, page):
+    page.evaluate(NOTICE)
+    server.kill_ide(workspace)
+    page.evaluate("window.cutOff")
 
 
 def saves(ide, server, workspace, text):
@@ -105,13 +119,9 @@ def test_a_killed_ide(server, tab, workspace):
     page = tab(server, strict=False)
     ide = opened(page, workspace)
     types(ide, "before")
-    server.kill_ide(workspace)
-    expect(page.get_by_test_id("connection")).not_to_have_attribute("data-state", "open")
+    kills_ide(server, workspace, page)
     types(ide, " and after")
-    wake = page.get_by_test_id("wake").or_(page.get_by_test_id("connection").and_(page.locator("[data-state=open]")))
-    expect(wake.first).to_be_visible()
-    if page.get_by_test_id("wake").is_visible():
-        page.get_by_test_id("wake").click()
+    ide.wakes()
     is_connected(ide)
     assert page.evaluate("window.sameAsBefore")
     saves(ide, server, workspace, BEFORE + "before and after")
@@ -180,7 +190,7 @@ def test_a_killed_browser(server, browser, workspace, tmp_path):
     context.close()
 
 
-def test_a_reload_asks_nothing_and_loses_nothing(server, tab, workspace):
+def test_a_reload_asks_nothing_and_loses_nothing(server, workspace, tab):
     page = tab(server)
     ide = opened(page, workspace)
     types(ide, "typed")
@@ -241,6 +251,39 @@ def test_what_somebody_writes_between_looking_and_choosing_is_not_written_over(s
     page.get_by_test_id("notice-overwrite").click()
     expect(page.get_by_test_id("compare")).to_contain_text("theirs, later")
     assert on_disk(server, workspace) == BEFORE + "theirs, later\n"
+
+
+def test_what_is_typed_while_the_file_is_read_anew_is_kept(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    reading = Held(page, "**/api/file?*", every=True)
+    (gallery.home(server, workspace) / FILE).write_text(BEFORE + "theirs\n")
+    reading.wait()
+    types(ide, "mine\n")
+    reading.let_go()
+    expect(page.get_by_test_id("disk-notice")).to_contain_text("changed on disk")
+    expect(ide.editor).to_have_value(BEFORE + "mine\n")
+    kept(ide)
+
+
+def test_what_was_asked_before_a_save_is_not_believed_after_it(server, tab, workspace):
+    page = tab(server, strict=False)
+    ide = opened(page, workspace)
+    types(ide, "mine\n")
+    # Somebody else writes, and the page asks; the answer says what was there before it saves over that.
+    asking = Held(page, "**/api/stat?*")
+    (gallery.home(server, workspace) / FILE).write_text(BEFORE + "theirs\n")
+    asking.wait()
+    version = page.evaluate("""fetch("api/file?path=poem.txt").then((answer) => answer.headers.get("etag").replaceAll('"', ""))""")
+    ide.editor.press("Control+s")
+    expect(page.get_by_test_id("compare")).to_contain_text("theirs")
+    page.get_by_test_id("notice-overwrite").click()
+    expect(page.get_by_test_id("save")).to_be_disabled()
+    types(ide, "and more\n")
+    asking.let_go(json={"kind": "file", "version": version})
+    page.wait_for_timeout(500)
+    expect(page.get_by_test_id("disk-notice")).to_have_count(0)
+    saves(ide, server, workspace, BEFORE + "mine\nand more\n")
 
 
 def test_two_tabs_keep_their_own(server, tab, workspace):
@@ -334,6 +377,7 @@ def test_auto_save(server, tab, workspace):
     ide.editor.press("Control+End")
     page.keyboard.type(", by itself")
     wait_for(lambda: on_disk(server, workspace) == BEFORE + "by hand, by itself", "the file to be saved by itself")
+    expect(page.get_by_test_id("save")).to_be_disabled()
     page.reload()
     expect(toggle).to_have_attribute("aria-pressed", "true")
     expect(ide.editor).to_be_visible()
@@ -363,17 +407,20 @@ def test_who_types_while_it_connects_again_types_into_the_editor(server, tab, wo
         server.api.act(workspace, "stop", "STANDBY")
         page.get_by_test_id("wake").click()
     else:
-        server.kill_ide(workspace)
-        expect(page.get_by_test_id("connection")).not_to_have_attribute("data-state", "open")
+        kills_ide(server, workspace, page)
     typed = ""
     connected = page.locator("[data-testid=connection][data-state=open]")
     seen = 0
     # Until the new shell has shown its prompt, and somewhat longer.
-    for n in range(600):
+    end = time.monotonic() + 2 * PATIENCE
+    while time.monotonic() < end:
         page.keyboard.type("x", delay=20)
         typed += "x"
         if page.get_by_test_id("wake").is_visible():
-            page.get_by_test_id("wake").click()
+            try:
+                page.get_by_test_id("wake").click(timeout=1000)
+            except TimeoutError:
+                pass  # it has begun again by itself
         if connected.is_visible() and ide.screen.is_visible() and re.search(r"[$#%>]", ide.screen.inner_text()):
             seen += 1
         if seen == 20:
@@ -395,7 +442,8 @@ def test_drafts_that_were_cleared_under_an_open_page_are_written_again(server, t
     ide = opened(page, workspace)
     types(ide, "typed")
     session = page.context.new_cdp_session(page)
-    session.send("Storage.clearDataForOrigin", {"origin": server.url, "storageTypes": "indexeddb,local_storage"})
+    origin = page.evaluate("location.origin")
+    session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "indexeddb,local_storage"})
     page.evaluate("dispatchEvent(new Event('focus'))")
     wait_for(lambda: page.evaluate(COUNT) == 1, "the draft to be there again")
     page.reload()
@@ -442,8 +490,8 @@ def test_a_file_whose_folder_is_gone_is_saved_with_it(server, tab, workspace):
     expect(page.get_by_test_id("notice-overwrite")).to_have_count(0)
     (deep / "deep.txt").rmdir()
     ide.editor.press("Control+s")
-    wait_for(lambda: (deep / "deep.txt").is_file(), "the file to be there")
-    assert (deep / "deep.txt").read_text() == "deep\nmine and more"
+    written = lambda: (deep / "deep.txt").is_file() and (deep / "deep.txt").read_text() == "deep\nmine and more"
+    wait_for(written, "the file to be there")
 
 
 def test_what_is_too_large_to_be_shown_is_not_written_over_unasked(server, tab, workspace):
@@ -470,8 +518,10 @@ def test_what_is_too_large_to_be_shown_is_not_written_over_unasked(server, tab, 
 def test_a_workspace_that_is_deleted_under_the_page(server, tab):
     workspace = server.api.create("short-lived")
     page = tab(server, strict=False)
-    Ide(page).open(workspace)
-    server.api.call("DELETE", f"/workspaces/{workspace}")
+    # It has been told of the workspace: one that never was there is not gone.
+    with page.expect_response("**/.codehub/events"):
+        Ide(page).open(workspace)
+    server.api.delete(workspace)
     banner = page.get_by_test_id("connection-banner")
     expect(banner).to_have_attribute("data-shows", "gone")
     expect(banner).to_contain_text("no longer exists")

@@ -5,7 +5,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from idle_rig import (awake_while_typed_in, chromium, ide_is_installed, left_alone_sleeps_and_work_does_not, picture,
+from idle_rig import (PREPARED, awake_while_typed_in, chromium, ide_is_installed, left_alone_sleeps_and_work_does_not, picture,
                       server, sleeps_when_left, until)
 
 pytestmark = pytest.mark.skipif(not ide_is_installed("code-server"), reason="no code-server or no Chromium")
@@ -112,7 +112,8 @@ def test_previews_service_workers_terminals_and_reloads_at_an_origin_of_its_own(
 
 def test_a_tab_left_alone_sleeps_and_stays_asleep(tmp_path):
     with server(tmp_path, "code-server") as running, chromium() as browser:
-        tabs = [(id, opened(running, browser, id)) for id in (running.create(name) for name in ("output", "typing", "alone"))]
+        ids = [running.create(name, **PREPARED) for name in ("output", "typing", "alone")]
+        tabs = [(id, opened(running, browser, id)) for id in ids]
         tabs.reverse()
         terminal(tabs[2][1], "while sleep 12; do echo tick; done")
         editor(tabs[1][1])

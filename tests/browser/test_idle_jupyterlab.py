@@ -6,7 +6,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from idle_rig import (awake_while_typed_in, chromium, ide_is_installed, left_alone_sleeps_and_work_does_not, picture,
+from idle_rig import (PREPARED, awake_while_typed_in, chromium, ide_is_installed, left_alone_sleeps_and_work_does_not, picture,
                       server, sleeps_when_left, until)
 
 pytestmark = pytest.mark.skipif(not ide_is_installed("jupyter-lab"), reason="no JupyterLab or no Chromium")
@@ -43,7 +43,7 @@ def notes(running, browser, id):
 
 def test_a_tab_left_alone_sleeps_and_stays_asleep(tmp_path):
     with server(tmp_path, "jupyterlab") as running, chromium() as browser:
-        ids = [running.create(name) for name in ("output", "typing", "alone")]
+        ids = [running.create(name, **PREPARED) for name in ("output", "typing", "alone")]
         tabs = [(id, notebook(running, browser, id)) for id in ids]
         tabs.reverse()
         printing = tabs[2][1]

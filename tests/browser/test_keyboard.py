@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from codehub import ADMIN, PASSWORD
+from dashboard import phase
 
 
 def focused(page):
@@ -30,6 +31,7 @@ def test_a_workspace_by_keyboard_alone(server, tab):
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
     expect(page.get_by_test_id("new-workspace")).to_be_visible()
+    page.wait_for_load_state()  # dialogs are the script's
 
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
@@ -46,7 +48,8 @@ def test_a_workspace_by_keyboard_alone(server, tab):
     expect(page.get_by_test_id("dialog").get_by_test_id("field-name")).to_be_focused()
     page.keyboard.type("by keyboard")
     page.keyboard.press("Enter")
-    expect(page.get_by_test_id("detail")).to_have_attribute("data-phase", "RUNNING")
+    phase(page, "RUNNING")
+    page.wait_for_load_state()
     for testid in ("open", "stop", "archive", "edit"):
         tab_until(page, testid)
     page.keyboard.press("Tab")

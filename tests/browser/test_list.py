@@ -2,12 +2,13 @@
 
 import re
 import sqlite3
+import time
 
 import pytest
 from playwright.sync_api import expect
 
-from codehub import PASSWORD, wait_for
-from dashboard import press
+from codehub import PASSWORD
+from dashboard import follow, press
 
 PERSON = ("mina", PASSWORD)
 
@@ -60,12 +61,12 @@ def test_what_runs_comes_first_then_what_was_used_last(crowd, tab, size):
     assert names(page)[0] == "copy 0001"
     page.reload()
     assert names(page)[0] == "copy 0001"
-    press(page, "next-page")
+    follow(page, page.get_by_test_id("next-page").first)
     expect(page.get_by_test_id("page-number")).to_have_text("Page 2 of 20")
     assert names(page)[0] == "copy 0051"
-    press(page, "next-page")
+    follow(page, page.get_by_test_id("next-page").first)
     assert names(page)[0] == "copy 0101"
-    press(page, "previous-page")
+    follow(page, page.get_by_test_id("previous-page").first)
     assert names(page)[0] == "copy 0051" and "sort=name" in page.url
     page.get_by_test_id("search").fill("EBB AND")
     page.get_by_test_id("search").press("Enter")
@@ -73,40 +74,49 @@ def test_what_runs_comes_first_then_what_was_used_last(crowd, tab, size):
     assert "sort=name" in page.url and "page=" not in page.url
 
 
+def painted(page, address):
+    """After how many milliseconds the page shows something."""
+    page.goto(address)
+    return page.evaluate("""new Promise((done) => new PerformanceObserver((list) => {
+        for (const entry of list.getEntriesByName("first-contentful-paint")) done(entry.startTime);
+    }).observe({ type: "paint", buffered: true }))""")
+
+
 def test_a_thousand_are_painted_at_once_and_a_row_costs_little(crowd, tab):
     page = tab(crowd, user=PERSON)
     page.goto("/")  # style and script are in the cache from now on
-    paints = []
-    for _ in range(5):
+    # A busy machine paints nothing in 300 ms: there, not much later than a page with nothing on it, by turns with that.
+    paints, empty = [], []
+    for _ in range(10):
+        paints.append(painted(page, "/"))
+        empty.append(painted(page, "/?q=nothing-is-called-so"))
+        if min(paints) < 300:
+            break
+    assert min(paints) < max(300, 3 * min(empty)), f"first paint after {paints} ms, of an empty list after {empty} ms"
+
+    with page.expect_response("**/api/v1/events"):
         page.goto("/")
-        paints.append(page.evaluate("""new Promise((done) => new PerformanceObserver((list) => {
-            for (const entry of list.getEntriesByName("first-contentful-paint")) done(entry.startTime);
-        }).observe({ type: "paint", buffered: true }))"""))
-    assert min(paints) < 300, f"first paint after {paints} ms"
-
-    took = []
-    page.on("requestfinished", lambda request: took.append(weight(request)))
-    expect(page.locator("#offline")).to_be_hidden()
-    page.wait_for_timeout(1000)  # the stream's first snapshot
-    took.clear()
-    crowd.mine.call("PATCH", f"/workspaces/{crowd.running}", {"description": "Ebb, flow and slack"})
+    asked = []
+    page.on("request", lambda request: asked.append(re.sub(r"^https?://[^/]+|\?.*", "", request.url)))
+    row = f"/workspaces/{crowd.running}/row"
+    with page.expect_event("requestfinished", lambda request: row in request.url) as finished:
+        crowd.mine.call("PATCH", f"/workspaces/{crowd.running}", {"description": "Ebb, flow and slack"})
     expect(page.locator(f"#ws-{crowd.running} .description")).to_have_text("Ebb, flow and slack")
-    wait_for(lambda: (page.wait_for_timeout(50), took)[1], "the row to be counted")
-    assert [path for path, _ in took] == [f"/workspaces/{crowd.running}/row"], took
-    assert took[0][1] < 5000, took
-    print(f"first paint {min(paints):.0f} ms, a row {took[0][1]} bytes")
-
-
-def weight(request):
-    sizes = request.sizes()
-    return re.sub(r"^https?://[^/]+|\?.*", "", request.url), sizes["responseBodySize"] + sizes["responseHeadersSize"]
+    assert set(asked) == {row}, asked
+    sizes = finished.value.sizes()
+    size = sizes["responseBodySize"] + sizes["responseHeadersSize"]
+    assert size < 5000
+    print(f"first paint {min(paints):.0f} ms, a row {size} bytes")
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_many_at_once(start, tab, size, made={}):
-    server = made.get("server") or made.setdefault("server", start(LIMITS_MAX_RUNNING_PER_USER=0))
-    ids = {name: server.api.create(name, until="STANDBY") for name in ("one", "two", "three")}
-    page = tab(server, size=size)
+def test_many_at_once(server, tab, size):
+    # Somebody of their own, whose list nobody else fills.
+    person = (f"picky-{size}-{time.monotonic_ns()}", PASSWORD)
+    server.api.call("POST", "/users", {"username": person[0], "password": person[1], "role": "user"})
+    mine = type(server.api)(server.url, *person)
+    ids = {name: mine.create(name, until="STANDBY") for name in ("one", "two", "three")}
+    page = tab(server, size=size, user=person)
     page.goto("/")
     expect(page.get_by_test_id("bulk")).to_be_hidden()
     tick(page, ids["one"])
@@ -174,6 +184,22 @@ def test_deleting_is_behind_a_menu_and_a_row_that_changes_keeps_it_open(server, 
     assert "q=shy" in page.url, "the filter stays"
 
 
+def test_a_click_is_not_lost_where_the_row_changes_under_it(server, tab):
+    id = server.api.create("pressed", until="STANDBY")
+    page = tab(server)
+    page.goto("/?q=pressed")
+    row = page.locator(f"#ws-{id}")
+    row.get_by_test_id("more").locator("summary").hover()
+    page.mouse.down()
+    with page.expect_event("requestfinished", lambda request: f"/{id}/row" in request.url):
+        server.api.call("PATCH", f"/workspaces/{id}", {"description": "changed meanwhile"})
+    page.wait_for_timeout(200)
+    page.mouse.up()
+    expect(row.get_by_test_id("delete")).to_be_visible()
+    expect(row.locator(".description")).to_have_text("changed meanwhile")
+    server.api.delete(id)
+
+
 def test_a_new_one_comes_on_top_by_itself(server, tab):
     old = server.api.create("was here", until="STANDBY")
     page = tab(server)
@@ -182,4 +208,4 @@ def test_a_new_one_comes_on_top_by_itself(server, tab):
     new = server.api.create("came later", until="STANDBY")
     expect(page.get_by_test_id("workspace").first).to_have_attribute("data-id", new)
     for id in (old, new):
-        server.api.call("DELETE", f"/workspaces/{id}")
+        server.api.delete(id)

@@ -66,10 +66,11 @@ def test_the_list_refreshes_itself_while_something_happens(server, tab):
     page.goto("/workspaces/new")
     fill(page, name="watched")
     press(page, "create")
+    expect(page.get_by_test_id("flash")).to_be_visible()
     page.goto("/")
     row = page.locator("[data-testid=workspace][data-name=watched]")
     expect(row).to_have_attribute("data-phase", "RUNNING")
-    server.api.call("DELETE", f"/workspaces/{row.get_attribute('data-id')}")
+    server.api.delete(row.get_attribute('data-id'))
 
 
 def test_language_and_theme_are_buttons(server, tab):
@@ -93,4 +94,4 @@ def test_an_archived_workspace_is_opened_by_a_form(server, tab):
     page.get_by_role("button", name="Restore and open").click()
     # The loading page, if any, reloads itself until the IDE is there.
     expect(page.locator("#workbench")).to_be_attached()
-    server.api.call("DELETE", f"/workspaces/{id}")
+    server.api.delete(id)

@@ -24,6 +24,12 @@ SETTINGS = {
 }
 
 
+def seen_at(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/seen")
+    return [one for one in json.loads(connection.getresponse().read()) if not one[1].endswith("/favicon.ico")]
+
+
 class Place:
     """A server in one mode, with a browser whose person is signed in, and two workspaces of that person."""
 
@@ -48,11 +54,10 @@ class Place:
         return self.server.at(id)
 
     def seen(self, id):
-        """What has reached the program in a workspace, asked past everything."""
+        """What has reached the program in a workspace, asked past everything; but icons, which browsers ask for whenever they
+        like."""
         record = json.loads((self.server.data / "instances" / f"{id}.json").read_text())
-        connection = http.client.HTTPConnection("127.0.0.1", record["port"], timeout=10)
-        connection.request("GET", "/seen")
-        return json.loads(connection.getresponse().read())
+        return seen_at(record["port"])
 
     def ask(self, url, cookies):
         """What is answered to somebody who opens an address with these cookies and follows nothing: status, headers."""
@@ -285,14 +290,16 @@ def test_planted_cookies_lock_nobody_out(place):
         }
         for (let n = 0; n < 200; n++) document.cookie = `large${n}=${"x".repeat(3000)}; path=/; domain=${above}`;
     }""")
-    page.goto("/")
-    if page.get_by_test_id("login-form").count():
-        sign_in(page, ADMIN, PASSWORD)
-    page.goto("/")
-    if page.get_by_test_id("login-form").count():
-        sign_in(page, ADMIN, PASSWORD)
-    expect(page).to_have_title("Workspaces · CodeHub")
-    place.context.clear_cookies(name=re.compile("large"))
+    try:
+        page.goto("/")
+        if page.get_by_test_id("login-form").count():
+            sign_in(page, ADMIN, PASSWORD)
+        page.goto("/")
+        if page.get_by_test_id("login-form").count():
+            sign_in(page, ADMIN, PASSWORD)
+        expect(page).to_have_title("Workspaces · CodeHub")
+    finally:
+        place.context.clear_cookies(name=re.compile("large"))
     place.enter(place.mine)
 
 
@@ -312,12 +319,14 @@ def test_planted_cookies_act_for_nobody(place):
             }
         }
     }""", secret)
-    page.goto("/")
-    expect(page).to_have_title("Workspaces · CodeHub")
-    who = page.evaluate("fetch('/api/v1/auth/session').then((answer) => answer.json())")
-    assert who["user"]["username"] == ADMIN, who
-    place.enter(place.mine)
-    place.context.clear_cookies(domain=re.compile(r"^\."))
+    try:
+        page.goto("/")
+        expect(page).to_have_title("Workspaces · CodeHub")
+        who = page.evaluate("fetch('/api/v1/auth/session').then((answer) => answer.json())")
+        assert who["user"]["username"] == ADMIN, who
+        place.enter(place.mine)
+    finally:
+        place.context.clear_cookies(domain=re.compile(r"^\."))
 
 
 def test_framing_openers_and_counting_show_nothing(place):
@@ -364,7 +373,7 @@ def test_nothing_but_a_person_wakes_a_neighbour(place):
     assert (now["phase"], now["desired_state"]) == ("STANDBY", "STANDBY")
     # A person does.
     place.enter(sleeper)
-    place.server.api.call("DELETE", f"/workspaces/{sleeper}")
+    place.server.api.delete(sleeper)
 
 
 def hand_over(place, page, id):
@@ -444,15 +453,17 @@ def test_signing_out_ends_what_is_open(place):
         socket.onclose = (event) => { window.closed_with = event.code; };
         return new Promise((done) => { socket.onopen = done; });
     }""")
-    page.evaluate("""() => {
+    # It has begun: what is asked for after the end is refused, and does not break.
+    page.evaluate("""async () => {
         window.download = "runs";
-        fetch("slow").then((answer) => answer.text()).then(() => "ended", () => "broken").then((how) => { window.download = how; });
+        const answer = await fetch("slow");
+        answer.text().then(() => "ended", () => "broken").then((how) => { window.download = how; });
     }""")
     dashboard = other.new_page()
     dashboard.goto("/")
     dashboard.evaluate("fetch('/logout', { method: 'POST' })")
-    wait_for(lambda: page.evaluate("window.closed_with") == 1008, "the WebSocket to end", 5)
-    wait_for(lambda: page.evaluate("window.download") == "broken", "the download to end", 5)
+    wait_for(lambda: page.evaluate("window.closed_with") == 1008, "the WebSocket to end")
+    wait_for(lambda: page.evaluate("window.download") == "broken", "the download to end")
     assert page.evaluate("fetch('x').then((answer) => answer.status)") == 401
     other.close()
 
@@ -496,20 +507,15 @@ def test_a_page_at_a_port_reaches_nothing_but_its_program(place):
     assert before == (place.tokens(), place.users(), len(place.seen(place.mine)), len(place.seen(place.other)))
     assert page.evaluate("fetch('/.codehub/keep-awake', { method: 'POST' }).then((answer) => answer.status)") == 404
     # The other way round: pages of the workspace, and of its neighbour, get nothing from the port.
-    def seen():
-        # Asked past everything: without a sandbox the network is the machine's.
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/seen")
-        return json.loads(connection.getresponse().read())
-
+    # Asked past everything: without a sandbox the network is the machine's.
     page.goto(there)
-    count = len(seen())
+    count = len(seen_at(port))
     for id in (place.mine, place.other):
         assert place.enter(id).evaluate(ATTACK, [origin(there), ["/", "/taken"]]) == []
     page.goto(there)
-    new = [path for _, path, _ in seen()[count:] if path != "/favicon.ico"]
+    new = [path for _, path, _ in seen_at(port)[count:]]
     assert new == ["/"], new
-    assert not any(re.search("session|workspace|nonce|device", cookie) for _, _, cookie in seen())
+    assert not any(re.search("session|workspace|nonce|device", cookie) for _, _, cookie in seen_at(port))
 
 
 def test_below_paths_the_same_page_does_all_of_it(start, browser):

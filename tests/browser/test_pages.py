@@ -15,13 +15,16 @@ LOOKS = [(dark, size, lang) for lang in ("en", "ko") for size in ("desktop", "ph
 
 @pytest.fixture(scope="module")
 def place(start):
-    return gallery.make(start)
+    # An hour, in which whoever looks at all of it is done: what runs still does, and is in the way of what does not.
+    return gallery.make(start, TTL_STANDBY_SECONDS=3600)
 
 
 @pytest.fixture(scope="module")
 def stuck(start):
-    """One whose workspaces never finish starting."""
-    server = start(IDE="command", IDE_COMMAND="sleep 1000", PROXY_WAKE_HOLD="1s", LIMITS_MAX_RUNNING_PER_USER=0)
+    """One whose workspaces never finish starting, nor give up."""
+    server = start(
+        IDE="command", IDE_COMMAND="sleep 10000", PROXY_WAKE_HOLD="1s", LIMITS_MAX_RUNNING_PER_USER=0, OPERATION_START_TIMEOUT="1h",
+    )
     server.starting = server.api.call("POST", "/workspaces", {"name": "slow-starter"})["id"]
     wait_for(lambda: server.api.get(server.starting)["operation"] == "STARTING", "a start")
     return server
@@ -48,6 +51,7 @@ class Look:
 
     def check(self, name, ready="main"):
         self.page.locator(ready).first.wait_for()
+        self.page.wait_for_load_state()
         lang = self.page.locator("html").get_attribute("lang")
         found = self.page.evaluate(CHECKS) + ([] if lang == self.lang else [f"is in {lang}"])
         self.wrong += [f"{name} {problem}" for problem in found]

@@ -15,7 +15,7 @@ MOST_BYTES = 200 * 1024
 @pytest.fixture(scope="module")
 def place(start):
     place = gallery.make(start)
-    place.server.api.call("DELETE", f"/workspaces/{place.broken}")
+    place.server.api.delete(place.broken)
     return place
 
 

@@ -158,7 +158,6 @@ def test_signing_in_evicts_what_was_planted_and_keeps_drafts(server, tab, post):
     expect(page).to_have_title("forged")
     sign_in(page, ADMIN, PASSWORD)
     # The next page is the server's own again, and so are all that follow.
-    page.wait_for_load_state()
     page.goto("/")
     expect(page).to_have_title("Workspaces · CodeHub")
     assert page.evaluate(SCOPES) == []

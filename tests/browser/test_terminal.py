@@ -23,11 +23,8 @@ def ide(server, tab, workspace):
 
 
 def fresh_terminal(ide):
-    page = ide.page
-    before = page.get_by_test_id("term-tab").count()
-    page.get_by_test_id("new-terminal").click()
-    expect(page.get_by_test_id("term-tab")).to_have_count(before + 1)
-    page.get_by_test_id("maximize-terminal").click()
+    ide.open_terminal()
+    ide.page.get_by_test_id("maximize-terminal").click()
     ide.ready()
     ide.run("PS1='$ '; clear")
     expect(ide.screen).to_have_text(re.compile(r"^\s*\$\s*$"))
@@ -77,6 +74,18 @@ def test_vim_opens_edits_resizes_saves_and_quits(ide):
     expect(ide.screen).not_to_contain_text("~")
 
 
+def test_a_narrower_window_wraps_long_lines_anew_and_a_wider_one_joins_them(ide):
+    page, line = ide.page, "x" * 40 + "0123456789" * 8 + "end"
+    ide.run(f"echo {line}")
+    one = ide.screen.locator(".row-line", has_text=re.compile(f"^{line}\\s*$"))
+    expect(one).to_have_count(1)
+    page.set_viewport_size({"width": 900, "height": 800})
+    expect(one).to_have_count(0)
+    expect(ide.screen.locator(".row-line", has_text=re.compile(r"end\s*$")).last).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(one).to_have_count(1)
+
+
 def test_korean_is_composed_typed_and_shown(ide):
     page = ide.page
     ide.type("echo '")
@@ -105,6 +114,21 @@ def test_what_is_being_composed_is_seen_and_sent_once(ide):
     expect(ide.screen).to_have_text(re.compile(r"^\s*\$\s*$"))
 
 
+def test_f1_is_ours_at_the_prompt_and_a_programs_on_its_screen(ide):
+    page = ide.page
+    ide.press("F1")
+    expect(page.get_by_test_id("palette-input")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("palette-input")).to_be_hidden()
+    ide.run("printf '\\033[?1049h'; cat -v")
+    expect(ide.screen).to_have_text(re.compile(r"^\s*$"))
+    ide.press("F1", "Enter")
+    ide.sees("^[OP")
+    expect(page.get_by_test_id("palette-input")).to_be_hidden()
+    ide.press("Control+c")
+    ide.run("printf '\\033[?1049l'")
+
+
 def test_less_and_top_are_usable(ide):
     # 1 and 500 are in the command, too, and what is typed before less listens is not for it.
     ide.run("seq 1 500 | less")
@@ -125,7 +149,7 @@ def test_less_and_top_are_usable(ide):
 def test_a_reload_finds_the_terminal_as_it_was(ide):
     page = ide.page
     ide.run("vim -u NONE -N kept.txt")
-    ide.sees("kept.txt")
+    ide.sees("~")  # the name is in the command, too
     ide.type("istill here")
     ide.sees("still here")
     count = page.get_by_test_id("term-tab").count()
@@ -145,9 +169,9 @@ def test_a_cut_network_loses_nothing(server, tab, workspace):
     wire = Wire(server)
     page = tab(wire, strict=False)
     ide = fresh_terminal(Ide(page).open(workspace))
-    ide.run("echo before")
+    # What is printed is not in the command: it has begun, so all of it has arrived.
+    ide.run("echo bef''ore; sleep 2; echo and-''then")
     ide.sees("before")
-    ide.run("sleep 2; echo meanwhile > flag; echo and-then")
     page.context.set_offline(True)
     wire.cut()
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "lost")
@@ -158,7 +182,7 @@ def test_a_cut_network_loses_nothing(server, tab, workspace):
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "open")
     expect(page.get_by_test_id("connection-banner")).to_be_hidden()
     ide.sees(re.compile(r"before.*\n?.*and-then", re.S))
-    ide.run("echo after")
+    ide.run("echo aft''er")
     ide.sees("after")
     wire.close()
 
@@ -178,6 +202,7 @@ def test_an_idle_tab_sends_nothing(ide):
             page.wait_for_timeout(250)
         return said == []
 
-    # What was typed and written last may still be told and asked about; then there is nothing more to say.
+    # What was typed and written last may still be told and asked about; then there is nothing more to say. That hands were
+    # there is told at most every 20 s, so its last word may come at any moment of that.
     assert any(silent(1) for _ in range(20)), said
-    assert silent(5), said
+    assert any(silent(5) for _ in range(2)), said

@@ -93,7 +93,7 @@ async fn waiting_is_bounded_and_checked() {
     assert_eq!(app.get(&ann, &format!("/workspaces/{id}")).await.is(200)["desired_state"], "STANDBY");
     let before = Instant::now();
     app.post(&ann, &format!("/workspaces/{id}/stop?wait=60"), json!({})).await.is(202);
-    assert!(before.elapsed() < Duration::from_secs(5), "it has arrived already");
+    assert!(before.elapsed() < Duration::from_secs(30), "it has arrived already");
 }
 
 #[tokio::test(flavor = "multi_thread")]

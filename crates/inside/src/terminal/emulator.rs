@@ -1,21 +1,28 @@
 //! The screen of one terminal: bytes in, a picture and replies out.
 //!
-//! Wraps the `vt100` parser with what a real terminal also does: answering the
-//! questions programs ask (where is the cursor, what are you, what colours),
-//! remembering the title and the bell, and numbering the lines that scrolled
-//! away so that a browser can fetch them later without confusion.
+//! Wraps `alacritty_terminal`, which answers what programs ask and wraps long lines anew when the width changes, and numbers
+//! the lines that scrolled away, so that a browser can fetch them later without confusion.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use vt100::{CursorStyle, MouseProtocolEncoding, MouseProtocolMode, Parser, Screen};
+use alacritty_terminal::Term;
+use alacritty_terminal::event::{Event, EventListener};
+use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::index::Line;
+use alacritty_terminal::term::{Config, Osc52, TermMode};
+use alacritty_terminal::vte::ansi::{CursorShape, NamedColor, Processor, Rgb, Timeout};
 
 use super::encode;
-use super::filter::{Filter, Special};
 
 /// Lines kept above the screen.
 pub(crate) const SCROLLBACK: usize = 5_000;
+
+/// Room above those for what one piece of output scrolls away, so that it can be counted before it goes.
+const ROOM: usize = 2 * PIECE;
+const PIECE: usize = 4 << 10;
 
 /// The longest title kept; programs can send anything.
 const MAX_TITLE: usize = 200;
@@ -61,119 +68,167 @@ pub(crate) struct History {
 }
 
 pub(crate) struct Emulator {
-    parser: Parser<Side>,
-    filter: Filter,
+    term: Term<Side>,
+    parser: Processor<AtOnce>,
+    side: Side,
+    /// Lines that fell off the far end of the scrollback.
+    discarded: usize,
     last_base: usize,
     epoch: u32,
+    last_byte: u8,
 }
 
-/// What the parser reports besides the screen.
-struct Side {
+/// What the terminal reports besides the screen.
+#[derive(Clone, Default)]
+struct Side(Arc<Mutex<Reported>>);
+
+#[derive(Default)]
+struct Reported {
     replies: Vec<u8>,
     title: Arc<str>,
     bells: u32,
-    focus_reports: bool,
-    dark: bool,
-    /// Lines that fell off the far end of the scrollback.
-    discarded: usize,
+    light: bool,
+}
+
+impl Side {
+    fn lock(&self) -> MutexGuard<'_, Reported> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Output is drawn as it comes: browsers get pictures, not bytes, so nothing is gained by holding it back.
+#[derive(Default)]
+struct AtOnce;
+
+impl Timeout for AtOnce {
+    fn set_timeout(&mut self, _: Duration) {}
+    fn clear_timeout(&mut self) {}
+    fn pending_timeout(&self) -> bool {
+        false
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    rows: NonZeroU16,
+    cols: NonZeroU16,
+}
+
+impl Dimensions for Size {
+    fn total_lines(&self) -> usize {
+        self.screen_lines()
+    }
+
+    fn screen_lines(&self) -> usize {
+        self.rows.get().into()
+    }
+
+    fn columns(&self) -> usize {
+        self.cols.get().into()
+    }
 }
 
 impl Emulator {
     pub(crate) fn new(rows: NonZeroU16, cols: NonZeroU16) -> Self {
-        let side = Side {
-            replies: Vec::new(),
-            title: Arc::from(""),
-            bells: 0,
-            focus_reports: false,
-            dark: true,
-            discarded: 0,
-        };
+        let side = Side::default();
+        let config =
+            Config { scrolling_history: SCROLLBACK + ROOM, osc52: Osc52::Disabled, ..Config::default() };
         Self {
-            parser: Parser::new_with_callbacks(rows, cols, SCROLLBACK, side),
-            filter: Filter::default(),
+            term: Term::new(config, &Size { rows, cols }, side.clone()),
+            parser: Processor::new(),
+            side,
+            discarded: 0,
             last_base: 0,
             epoch: 0,
+            last_byte: 0,
         }
     }
 
     /// Feeds program output; returns what the terminal answers to the program.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut input = bytes;
-        let mut out = Vec::with_capacity(bytes.len());
-        loop {
-            let special = self.filter.run(&mut input, &mut out);
-            self.process(&out);
-            out.clear();
-            match special {
-                Some(Special::BackTab(count)) => {
-                    let (_, col) = self.parser.screen().cursor_position();
-                    let stop = (col.saturating_sub(1) / 8).saturating_sub(count - 1) * 8;
-                    self.process(format!("\x1b[{}G", stop + 1).as_bytes());
-                }
-                Some(Special::Reset) => self.epoch += 1,
-                None => break,
+        for piece in bytes.chunks(PIECE) {
+            // What empties the scrollback has to be seen before it is filled again.
+            let mut last = std::mem::replace(&mut self.last_byte, piece[piece.len() - 1]);
+            for part in piece.split_inclusive(|&byte| {
+                let before = std::mem::replace(&mut last, byte);
+                byte == b'J' || byte == b'c' && before == 0x1b
+            }) {
+                self.process(part);
+                self.count_lines();
             }
         }
-        self.track_base();
-        std::mem::take(&mut self.parser.callbacks_mut().replies)
+        std::mem::take(&mut self.side.lock().replies)
     }
 
     /// A program can print anything; a bug in the emulator must cost it its
     /// screen, not the whole server.
     fn process(&mut self, bytes: &[u8]) {
-        let parser = &mut self.parser;
-        if catch_unwind(AssertUnwindSafe(|| parser.process(bytes))).is_ok() {
-            return;
+        let Self { parser, term, .. } = self;
+        if catch_unwind(AssertUnwindSafe(|| parser.advance(term, bytes))).is_err() {
+            self.start_over(self.dimensions());
         }
+    }
+
+    fn start_over(&mut self, Size { rows, cols }: Size) {
         tracing::error!("the screen emulator failed on some output; the screen was reset");
-        let (rows, cols) = self.parser.screen().size();
-        let dark = self.parser.callbacks().dark;
-        let epoch = self.epoch;
+        let (epoch, light) = (self.epoch, self.side.lock().light);
         *self = Self::new(rows, cols);
         self.epoch = epoch + 1;
-        self.parser.callbacks_mut().dark = dark;
+        self.side.lock().light = light;
+    }
+
+    fn dimensions(&self) -> Size {
+        let side = |n: usize| u16::try_from(n).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN);
+        Size { rows: side(self.term.screen_lines()), cols: side(self.term.columns()) }
     }
 
     pub(crate) fn size(&self) -> (u16, u16) {
-        let (rows, cols) = self.parser.screen().size();
+        let Size { rows, cols } = self.dimensions();
         (rows.get(), cols.get())
     }
 
     /// True when the size really changed.
     pub(crate) fn resize(&mut self, rows: NonZeroU16, cols: NonZeroU16) -> bool {
-        if self.parser.screen().size() == (rows, cols) {
+        let size = Size { rows, cols };
+        if self.size() == (rows.get(), cols.get()) {
             return false;
         }
-        let parser = &mut self.parser;
-        if catch_unwind(AssertUnwindSafe(|| parser.set_size(rows, cols))).is_err() {
-            *self = Self::new(rows, cols);
+        let term = &mut self.term;
+        if catch_unwind(AssertUnwindSafe(|| term.resize(size))).is_err() {
+            self.start_over(size);
         }
         // Lines move between screen and scrollback here.
         self.epoch += 1;
-        self.last_base = self.base();
+        self.count_lines();
         true
     }
 
     /// Whether the browser draws light on dark, for programs that ask.
     pub(crate) fn set_dark(&mut self, dark: bool) {
-        self.parser.callbacks_mut().dark = dark;
+        self.side.lock().light = !dark;
     }
 
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         let (rows, cols) = self.size();
-        let base = self.base();
-        let screen = self.parser.screen();
-        let lines = (0..rows).map(|row| Arc::from(encode::row(screen, row, cols))).collect();
-        let (row, col) = screen.cursor_position();
-        let side = self.parser.callbacks();
+        let (grid, modes) = (self.term.grid(), *self.term.mode());
+        let lines = (0..rows).map(|row| Arc::from(encode::row(&grid[Line(row.into())]))).collect();
+        let at = grid.cursor.point;
+        let row = u16::try_from(at.line.0).unwrap_or(0);
+        let col = u16::try_from(at.column.0).unwrap_or(u16::MAX).min(cols - 1);
+        let shape = match self.term.cursor_style().shape {
+            CursorShape::Underline => 1,
+            CursorShape::Beam => 2,
+            CursorShape::Block | CursorShape::HollowBlock | CursorShape::Hidden => 0,
+        };
+        let side = self.side.lock();
         Snapshot {
             rows,
             cols,
             lines,
-            cursor: (row, col.min(cols - 1), !screen.hide_cursor(), cursor_shape(screen.cursor_style())),
-            modes: modes(screen, side.focus_reports),
-            first: side.discarded,
-            base,
+            cursor: (row, col, modes.contains(TermMode::SHOW_CURSOR), shape),
+            modes: mode_bits(modes),
+            first: self.discarded,
+            base: self.last_base,
             epoch: self.epoch,
             title: side.title.clone(),
             bells: side.bells,
@@ -182,35 +237,37 @@ impl Emulator {
 
     /// Lines `from..to` that scrolled away, as far as they are still kept.
     pub(crate) fn history(&mut self, from: usize, to: usize) -> History {
-        let first = self.parser.callbacks().discarded;
-        let base = self.base();
-        let (rows, cols) = self.size();
-        let from = from.clamp(first, base);
-        let to = to.clamp(from, base);
-        let screen = self.parser.screen_mut();
-        let mut lines = Vec::with_capacity(to - from);
-        let mut at = from;
-        while at < to && !screen.alternate_screen() {
-            screen.set_scrollback(base - at);
-            let take = u16::try_from(to - at).unwrap_or(u16::MAX).min(rows);
-            lines.extend((0..take).map(|row| encode::row(screen, row, cols)));
-            at += usize::from(take);
-        }
-        screen.set_scrollback(0);
+        let base = self.last_base;
+        let from = from.clamp(self.discarded, base);
+        // The other screen's scrollback is out of reach while a program has this one.
+        let to = if self.on_other_screen() { from } else { to.clamp(from, base) };
+        let grid = self.term.grid();
+        let line = |n: usize| Line(-i32::try_from(base - n).unwrap_or(i32::MAX));
+        let lines = (from..to).map(|n| encode::row(&grid[line(n)])).collect();
         History { epoch: self.epoch, from, lines }
     }
 
-    fn base(&self) -> usize {
-        let screen = self.parser.screen();
-        if screen.alternate_screen() {
-            // The other screen's scrollback is out of reach meanwhile.
-            return self.last_base.max(self.parser.callbacks().discarded);
-        }
-        self.parser.callbacks().discarded + screen.scrollback_len()
+    fn on_other_screen(&self) -> bool {
+        self.term.mode().contains(TermMode::ALT_SCREEN)
     }
 
-    fn track_base(&mut self) {
-        let base = self.base();
+    /// Cuts the scrollback to its length, and numbers what is left.
+    fn count_lines(&mut self) {
+        if self.on_other_screen() {
+            return;
+        }
+        let kept = self.term.history_size();
+        if kept >= SCROLLBACK + ROOM {
+            // More than that came at once, and nobody knows how much.
+            self.epoch += 1;
+        }
+        if kept > SCROLLBACK {
+            self.discarded += kept - SCROLLBACK;
+            let grid = self.term.grid_mut();
+            grid.update_history(SCROLLBACK);
+            grid.update_history(SCROLLBACK + ROOM);
+        }
+        let base = self.discarded + self.term.history_size();
         if base < self.last_base {
             self.epoch += 1;
         }
@@ -218,101 +275,43 @@ impl Emulator {
     }
 }
 
-fn modes(screen: &Screen, focus: bool) -> u16 {
-    let mouse = screen.mouse_protocol_mode();
+fn mode_bits(modes: TermMode) -> u16 {
     let bits = [
-        (screen.application_cursor(), mode::APP_CURSOR),
-        (screen.bracketed_paste(), mode::BRACKETED_PASTE),
-        (screen.application_keypad(), mode::APP_KEYPAD),
-        (screen.alternate_screen(), mode::ALT_SCREEN),
-        (focus, mode::FOCUS),
-        (mouse != MouseProtocolMode::None, mode::MOUSE_PRESS),
-        (matches!(mouse, MouseProtocolMode::ButtonMotion | MouseProtocolMode::AnyMotion), mode::MOUSE_DRAG),
-        (mouse == MouseProtocolMode::AnyMotion, mode::MOUSE_MOVE),
-        (screen.mouse_protocol_encoding() == MouseProtocolEncoding::Sgr, mode::MOUSE_SGR),
+        (TermMode::APP_CURSOR, mode::APP_CURSOR),
+        (TermMode::BRACKETED_PASTE, mode::BRACKETED_PASTE),
+        (TermMode::APP_KEYPAD, mode::APP_KEYPAD),
+        (TermMode::ALT_SCREEN, mode::ALT_SCREEN),
+        (TermMode::FOCUS_IN_OUT, mode::FOCUS),
+        (TermMode::MOUSE_MODE, mode::MOUSE_PRESS),
+        (TermMode::MOUSE_DRAG | TermMode::MOUSE_MOTION, mode::MOUSE_DRAG),
+        (TermMode::MOUSE_MOTION, mode::MOUSE_MOVE),
+        (TermMode::SGR_MOUSE, mode::MOUSE_SGR),
     ];
-    bits.iter().filter(|(on, _)| *on).map(|(_, bit)| bit).sum()
+    bits.iter().filter(|(any, _)| modes.intersects(*any)).map(|(_, bit)| bit).sum()
 }
 
-fn cursor_shape(style: CursorStyle) -> u8 {
-    match style {
-        CursorStyle::Default | CursorStyle::BlinkBlock | CursorStyle::SteadyBlock => 0,
-        CursorStyle::BlinkUnderline | CursorStyle::SteadyUnderline => 1,
-        CursorStyle::BlinkVerticalBar | CursorStyle::SteadyVerticalBar => 2,
-    }
-}
-
-impl vt100::Callbacks for Side {
-    fn audible_bell(&mut self, _: &mut Screen) {
-        self.bells = self.bells.wrapping_add(1);
-    }
-
-    fn visual_bell(&mut self, _: &mut Screen) {
-        self.bells = self.bells.wrapping_add(1);
-    }
-
-    fn set_window_title(&mut self, _: &mut Screen, title: &[u8]) {
-        let title: String =
-            String::from_utf8_lossy(title).chars().filter(|c| !c.is_control()).take(MAX_TITLE).collect();
-        self.title = Arc::from(title);
-    }
-
-    fn unhandled_csi(
-        &mut self,
-        screen: &mut Screen,
-        i1: Option<u8>,
-        i2: Option<u8>,
-        params: &[&[u16]],
-        c: char,
-    ) {
-        let first = params.first().and_then(|p| p.first()).copied().unwrap_or(0);
-        let (row, col) = screen.cursor_position();
-        let (rows, cols) = screen.size();
-        let reply = match (i1, i2, c, first) {
-            // Primary and secondary device attributes: a VT220 with colour.
-            (None, None, 'c', 0) => "\x1b[?62;22c".to_owned(),
-            (Some(b'>'), None, 'c', 0) => "\x1b[>1;10;0c".to_owned(),
-            // Device status and cursor position.
-            (None, None, 'n', 5) => "\x1b[0n".to_owned(),
-            (None, None, 'n', 6) => {
-                format!("\x1b[{};{}R", row + 1, col.min(cols.get() - 1) + 1)
+impl EventListener for Side {
+    fn send_event(&self, event: Event) {
+        let mut side = self.lock();
+        match event {
+            Event::PtyWrite(reply) => side.replies.extend_from_slice(reply.as_bytes()),
+            Event::Title(title) => {
+                let title: String = title.chars().filter(|c| !c.is_control()).take(MAX_TITLE).collect();
+                side.title = Arc::from(title);
             }
-            (Some(b'?'), None, 'n', 6) => {
-                format!("\x1b[?{};{}R", row + 1, col.min(cols.get() - 1) + 1)
+            Event::ResetTitle => side.title = Arc::from(""),
+            Event::Bell => side.bells = side.bells.wrapping_add(1),
+            // Default colours, which editors ask for to pick a light or dark scheme.
+            Event::ColorRequest(which, format) => {
+                let light = match which {
+                    _ if which == NamedColor::Foreground as usize => !side.light,
+                    _ if which == NamedColor::Background as usize => side.light,
+                    _ => return,
+                };
+                let [r, g, b] = if light { [0xfa, 0xfb, 0xfc] } else { [0x14, 0x16, 0x1b] };
+                side.replies.extend_from_slice(format(Rgb { r, g, b }).as_bytes());
             }
-            // Text area size in characters.
-            (None, None, 't', 18) => format!("\x1b[8;{rows};{cols}t"),
-            // "Do you know this mode?" — no.
-            (Some(b'?'), Some(b'$'), 'p', mode) => format!("\x1b[?{mode};0$y"),
-            (None | Some(b'$'), _, 'p', mode) if i1 == Some(b'$') => {
-                format!("\x1b[{mode};0$y")
-            }
-            (Some(b'?'), None, 'h' | 'l', _) => {
-                if params.iter().any(|p| p.first() == Some(&1004)) {
-                    self.focus_reports = c == 'h';
-                }
-                return;
-            }
-            _ => return,
-        };
-        self.replies.extend_from_slice(reply.as_bytes());
-    }
-
-    fn unhandled_osc(&mut self, _: &mut Screen, params: &[&[u8]]) {
-        // Default colours, which editors ask for to pick a light or dark scheme.
-        let dark = match params {
-            [b"10", b"?", ..] => !self.dark,
-            [b"11", b"?", ..] => self.dark,
-            _ => return,
-        };
-        let value = if dark { "1414/1616/1b1b" } else { "fafa/fbfb/fcfc" };
-        let code = String::from_utf8_lossy(params[0]);
-        self.replies.extend_from_slice(format!("\x1b]{code};rgb:{value}\x1b\\").as_bytes());
-    }
-
-    fn on_scroll(&mut self, _: vt100::capture::RowContents<'_>, alternate_screen: bool) {
-        if !alternate_screen {
-            self.discarded += 1;
+            _ => {}
         }
     }
 }
@@ -328,14 +327,13 @@ mod tests {
     #[test]
     fn answers_what_programs_ask() {
         let mut emulator = emulator(24, 80);
-        let cases: [(&str, &str); 7] = [
+        let cases: [(&str, &str); 6] = [
             ("ab\x1b[6n", "\x1b[1;3R"),
             ("\x1b[5n", "\x1b[0n"),
-            ("\x1b[c", "\x1b[?62;22c"),
-            ("\x1b[>c", "\x1b[>1;10;0c"),
+            ("\x1b[c", "\x1b[?6c"),
             ("\x1b[18t", "\x1b[8;24;80t"),
-            ("\x1b[?2026$p", "\x1b[?2026;0$y"),
-            ("\x1b]11;?\x07", "\x1b]11;rgb:1414/1616/1b1b\x1b\\"),
+            ("\x1b[?2004$p", "\x1b[?2004;2$y"),
+            ("\x1b]11;?\x07", "\x1b]11;rgb:1414/1616/1b1b\x07"),
         ];
         for (question, answer) in cases {
             let reply = emulator.feed(question.as_bytes());
@@ -370,8 +368,65 @@ mod tests {
         let grown = emulator.snapshot();
         assert_eq!(grown.base, 0);
         assert_ne!(grown.epoch, before.epoch);
-        emulator.feed(b"\r\n6\r\n7\x1bc");
+        emulator.feed(b"\r\n6\r\n7\r\n8");
+        emulator.feed(b"\x1bc");
         assert_ne!(emulator.snapshot().epoch, grown.epoch);
+    }
+
+    fn resized(emulator: &mut Emulator, rows: u16, cols: u16) {
+        emulator.resize(NonZeroU16::new(rows).unwrap(), NonZeroU16::new(cols).unwrap());
+    }
+
+    /// All that is kept, as text, a line for each row.
+    fn text(emulator: &mut Emulator) -> Vec<String> {
+        let snapshot = emulator.snapshot();
+        let above = emulator.history(snapshot.first, snapshot.base).lines;
+        let rows = above.into_iter().chain(snapshot.lines.iter().map(|line| line.to_string()));
+        rows.map(|row| row.split_once(',').map_or_else(String::new, |(_, text)| text.replace(['"', ']'], "")))
+            .collect()
+    }
+
+    #[test]
+    fn a_narrower_screen_wraps_lines_anew_and_loses_nothing() {
+        let mut emulator = emulator(3, 12);
+        emulator.feed("above\r\n0123456789ab\r\n한글한글한글\r\n$ ".as_bytes());
+        let before = text(&mut emulator);
+        resized(&mut emulator, 3, 5);
+        let narrow = text(&mut emulator);
+        assert_eq!(narrow[..5], ["above", "01234", "56789", "ab", "[[한,글,-1,-1,32"], "{narrow:?}");
+        resized(&mut emulator, 3, 12);
+        assert_eq!(text(&mut emulator), before);
+        // Behind the other screen as well.
+        emulator.feed(b"\x1b[?1049hother");
+        resized(&mut emulator, 4, 5);
+        assert!(emulator.history(0, 9).lines.is_empty(), "out of reach meanwhile");
+        resized(&mut emulator, 3, 12);
+        emulator.feed(b"\x1b[?1049l");
+        assert_eq!(text(&mut emulator), before);
+    }
+
+    #[test]
+    fn what_is_cleared_and_filled_again_at_once_has_other_numbers() {
+        for clear in ["\x1bc", "\x1b[H\x1b[2J\x1b[3J"] {
+            let mut emulator = emulator(3, 10);
+            emulator.feed("old\r\n".repeat(50).as_bytes());
+            let before = emulator.snapshot();
+            emulator.feed(format!("{clear}{}", "new\r\n".repeat(100)).as_bytes());
+            let after = emulator.snapshot();
+            assert!(after.base > before.base && after.epoch != before.epoch, "{clear:?}");
+            assert!(text(&mut emulator).iter().all(|line| line != "old"));
+        }
+    }
+
+    #[test]
+    fn more_at_once_than_can_be_counted_has_other_numbers() {
+        let mut emulator = emulator(3, 2);
+        emulator.feed(b"\r\n\r\n\r\nx");
+        let before = emulator.snapshot();
+        emulator.feed(b"\x1b[65535b");
+        let after = emulator.snapshot();
+        assert_ne!(after.epoch, before.epoch);
+        assert_eq!(after.base - after.first, SCROLLBACK);
     }
 
     #[test]
@@ -402,7 +457,8 @@ mod tests {
             emulator.feed(&bytes);
             emulator.resize(
                 NonZeroU16::new(1 + (seed % 20) as u16).unwrap(),
-                NonZeroU16::new(1 + (seed / 7 % 30) as u16).unwrap(),
+                // Two, so that wide characters fit: callers give no less.
+                NonZeroU16::new(2 + (seed / 7 % 30) as u16).unwrap(),
             );
             emulator.snapshot();
         }

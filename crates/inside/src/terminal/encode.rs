@@ -7,8 +7,13 @@
 //! glyph may come from a fallback font) travel one string per cell in an array,
 //! so that the page can give each its exact width. Trailing blanks are left out.
 
+use std::borrow::Cow;
+
+use alacritty_terminal::grid::Row;
+use alacritty_terminal::index::Column;
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::vte::ansi::{Color, NamedColor};
 use serde_json::{Value, json};
-use vt100::{Cell, Color, Screen};
 
 const BOLD: u8 = 1;
 const DIM: u8 = 2;
@@ -28,22 +33,23 @@ struct Style {
 
 const PLAIN: Style = Style { fg: -1, bg: -1, flags: 0, apart: false };
 
-/// The visible row `row` of `screen` (with its scrollback offset applied).
-pub(super) fn row(screen: &Screen, row: u16, cols: u16) -> String {
-    let mut runs = vec![Value::from(u8::from(screen.row_wrapped(row)))];
+/// What is drawn over one character at most; programs can send any number of accents.
+const MAX_OVER: usize = 8;
+
+/// A row of the screen or of what scrolled away.
+pub(super) fn row(row: &Row<Cell>) -> String {
+    let wrapped = row.len() > 0 && row[Column(row.len() - 1)].flags.contains(Flags::WRAPLINE);
+    let mut runs = vec![Value::from(u8::from(wrapped))];
     let mut style = PLAIN;
-    let mut cells: Vec<&str> = Vec::new();
+    let mut cells: Vec<Cow<'static, str>> = Vec::new();
     // Blanks are held back until something visible follows them.
     let mut blanks = 0;
-    for col in 0..cols {
-        let Some(cell) = screen.cell(row, col) else {
-            break;
-        };
-        if cell.is_wide_continuation() {
+    for cell in row {
+        if cell.flags.contains(Flags::WIDE_CHAR_SPACER) {
             continue;
         }
-        let next = style_of(cell);
-        let text = if cell.has_contents() { cell.contents() } else { " " };
+        let text = text_of(cell);
+        let next = style_of(cell, &text);
         if next == PLAIN && text == " " {
             blanks += 1;
             continue;
@@ -53,7 +59,7 @@ pub(super) fn row(screen: &Screen, row: u16, cols: u16) -> String {
                 push(&mut runs, style, &mut cells);
                 style = PLAIN;
             }
-            cells.extend(std::iter::repeat_n(" ", blanks));
+            cells.extend(std::iter::repeat_n(Cow::Borrowed(" "), blanks));
             blanks = 0;
         }
         if next != style {
@@ -66,7 +72,16 @@ pub(super) fn row(screen: &Screen, row: u16, cols: u16) -> String {
     Value::from(runs).to_string()
 }
 
-fn push(runs: &mut Vec<Value>, style: Style, cells: &mut Vec<&str>) {
+fn text_of(cell: &Cell) -> Cow<'static, str> {
+    // A tab leaves its mark in a cell that is blank otherwise.
+    if matches!(cell.c, ' ' | '\t') || cell.flags.contains(Flags::HIDDEN) {
+        return Cow::Borrowed(" ");
+    }
+    let over = cell.zerowidth().unwrap_or_default().iter().take(MAX_OVER);
+    Cow::Owned(std::iter::once(&cell.c).chain(over).collect())
+}
+
+fn push(runs: &mut Vec<Value>, style: Style, cells: &mut Vec<Cow<'static, str>>) {
     if cells.is_empty() {
         return;
     }
@@ -75,41 +90,42 @@ fn push(runs: &mut Vec<Value>, style: Style, cells: &mut Vec<&str>) {
     cells.clear();
 }
 
-fn style_of(cell: &Cell) -> Style {
+fn style_of(cell: &Cell, text: &str) -> Style {
     let flags = [
-        (cell.bold(), BOLD),
-        (cell.dim(), DIM),
-        (cell.italic(), ITALIC),
-        (cell.underline(), UNDERLINE),
-        (cell.inverse(), INVERSE),
-        (cell.is_wide(), WIDE),
+        (Flags::BOLD, BOLD),
+        (Flags::DIM, DIM),
+        (Flags::ITALIC, ITALIC),
+        (Flags::ALL_UNDERLINES, UNDERLINE),
+        (Flags::INVERSE, INVERSE),
+        (Flags::WIDE_CHAR, WIDE),
     ];
     Style {
-        fg: color(cell.fgcolor()),
-        bg: color(cell.bgcolor()),
-        flags: flags.iter().filter(|(on, _)| *on).map(|(_, bit)| bit).sum(),
-        apart: !cell.contents().is_ascii(),
+        fg: color(cell.fg),
+        bg: color(cell.bg),
+        flags: flags.iter().filter(|(any, _)| cell.flags.intersects(*any)).map(|(_, bit)| bit).sum(),
+        apart: !text.is_ascii(),
     }
 }
 
 fn color(color: Color) -> i32 {
     match color {
-        Color::Default => -1,
-        Color::Idx(index) => i32::from(index),
-        Color::Rgb(r, g, b) => 0x100_0000 | i32::from(r) << 16 | i32::from(g) << 8 | i32::from(b),
+        Color::Named(name) if name <= NamedColor::BrightWhite => name as i32,
+        Color::Named(_) => -1,
+        Color::Indexed(index) => i32::from(index),
+        Color::Spec(rgb) => 0x100_0000 | i32::from(rgb.r) << 16 | i32::from(rgb.g) << 8 | i32::from(rgb.b),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::emulator::Emulator;
     use std::num::NonZeroU16;
 
     fn encoded(input: &str) -> String {
         let size = |n| NonZeroU16::new(n).unwrap();
-        let mut parser = vt100::Parser::new(size(2), size(20), 0);
-        parser.process(input.as_bytes());
-        row(parser.screen(), 0, 20)
+        let mut emulator = Emulator::new(size(2), size(20));
+        emulator.feed(input.as_bytes());
+        emulator.snapshot().lines[0].to_string()
     }
 
     #[test]
@@ -123,6 +139,9 @@ mod tests {
             ("─x", r#"[0,[["─"],-1,-1,0],"x"]"#),
             ("e\u{301}x", "[0,[[\"e\u{301}\"],-1,-1,0],\"x\"]"),
             ("\x1b[7m  \x1b[0m", r#"[0,["  ",-1,-1,16]]"#),
+            ("a\tb", r#"[0,"a       b"]"#),
+            ("\x1b[8mhidden\x1b[0m x", r#"[0,"       x"]"#),
+            ("\x1b(0lqk\x1b(B lqk", r#"[0,[["┌","─","┐"],-1,-1,0]," lqk"]"#),
             ("0123456789012345678901", r#"[1,"01234567890123456789"]"#),
         ];
         for (input, expected) in cases {

@@ -7,7 +7,6 @@
 
 mod emulator;
 mod encode;
-mod filter;
 mod pty;
 
 use std::collections::BTreeMap;

@@ -226,11 +226,18 @@ addEventListener("keydown", (event) => {
   run();
 }, true);
 
+// A browser that gives the focus back when a dialog closes may leave the caret where it was: nothing typed would arrive.
+document.addEventListener("close", () => {
+  const { activeElement: field } = document;
+  if (field?.selectionStart != null) field.setSelectionRange(field.selectionStart, field.selectionEnd);
+}, true);
+
 /// What a key does, or null. A terminal keeps the keys that programs in it use.
 function shortcut(event, inTerminal) {
   const command = isMac ? event.metaKey && !event.ctrlKey : event.ctrlKey && !event.metaKey;
   const key = event.key.toLowerCase();
-  if (event.key === "F1" && !inTerminal) return () => palette.open(">");
+  // A shell has no use for it; programs that take the whole screen have.
+  if (event.key === "F1" && !(inTerminal && terminals.fullScreen)) return () => palette.open(">");
   // By place, not by letter: with Alt a Mac types other letters.
   if (event.altKey && !event.ctrlKey && !event.metaKey && !event.shiftKey && !inTerminal) {
     return { KeyZ: () => editor.toggleWrap(), Equal: () => editor.changeFontSize(1), Minus: () => editor.changeFontSize(-1) }[event.code] ?? null;

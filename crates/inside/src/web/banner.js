@@ -14,6 +14,7 @@ export class Banner {
   #shown = "";
   #tick = 0;
   #before = null;
+  #pressed = false;
 
   /// `unsaved()` names the sentence about what is not saved: "draftsKept", "draftsNotKept", or null.
   constructor(socket, workspace, unsaved) {
@@ -25,10 +26,14 @@ export class Banner {
     addEventListener("focusin", ({ target }) => {
       if (!this.element.contains(target)) this.#before = target;
     });
+    // A button that is replaced between press and release is not clicked.
+    this.element.addEventListener("pointerdown", (event) => (this.#pressed = event.button === 0));
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => this.#pressed && setTimeout(() => this.#released()), true);
   }
 
   /// Something changed: the connection, the workspace, or time.
   refresh() {
+    if (this.#pressed) return;
     clearTimeout(this.#tick);
     const { state } = this.socket;
     if (state === "open") this.#problem = null;
@@ -36,6 +41,11 @@ export class Banner {
     else if (state === "open") this.#warn();
     else if (this.#problem) this.#show("problem", errorText(this.#problem), ...this.#wayOut(this.#problem.code));
     else if (state !== "connecting" || !this.element.hidden) this.#explain();
+  }
+
+  #released() {
+    this.#pressed = false;
+    this.refresh();
   }
 
   /// Why there is no connection: the workspace is asleep (asking does not wake it), or the network is gone.

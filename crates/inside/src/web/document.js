@@ -170,13 +170,15 @@ export class Document {
   /// Looks whether the file on disk is still the one that was loaded.
   async check() {
     if (!this.surface || this.saving) return;
+    const known = this.version;
     let version = await this.#diskVersion();
     if (version === null) {
       // Perhaps it is just being replaced, or renamed by us: look once more.
       await new Promise((resolve) => setTimeout(resolve, SETTLE));
       version = await this.#diskVersion();
     }
-    if (version === undefined || this.saving || version === this.version) return;
+    // Saved meanwhile: what was asked before says nothing about that, and saving is noticed by itself.
+    if (version === undefined || this.saving || this.version !== known || version === known) return;
     if (version === null || OCCUPIED.includes(version)) {
       this.version = null;
       this.savedText = null;
@@ -184,7 +186,7 @@ export class Document {
       this.#cannotShow({ code: version ?? "NOT_FOUND" });
     } else if (this.dirty) {
       if (!this.conflicted) this.#notice(t("changedOnDisk"));
-    } else if (await this.reload()) toast(t("reloaded", { name: this.name }));
+    } else if (await this.reload(false)) toast(t("reloaded", { name: this.name }));
   }
 
   /// Null when the file is gone, one of OCCUPIED when something else has its name, undefined when that cannot be said.
@@ -197,10 +199,16 @@ export class Document {
     }
   }
 
-  /// Takes what is on disk, instead of what is here. False when it cannot be read.
-  async reload() {
+  /// Takes what is on disk, instead of what is here. False when it cannot be read, or when something was typed or saved
+  /// until it came and that is not to be given up (`all`).
+  async reload(all = true) {
+    const known = this.version;
     try {
       const { text, version } = await api.read(this.path);
+      if (!all && (this.dirty || this.saving || this.version !== known)) {
+        if (this.dirty && this.version === known && !this.conflicted) this.#notice(t("changedOnDisk"));
+        return false;
+      }
       this.#clearNotice();
       this.#accept(text, version);
       return true;

@@ -118,8 +118,10 @@ export class Editor {
       this.on.watch();
     }
     if (focus) this.activate(doc);
+    const from = document.activeElement;
     await doc.loaded;
-    if (focus && this.active === doc) doc.focus();
+    // Who has gone elsewhere meanwhile goes on there.
+    if (focus && this.active === doc && [from, document.body].includes(document.activeElement)) doc.focus();
   }
 
   activate(doc, focus = true) {

@@ -48,11 +48,15 @@ export class GitPanel {
     this.working = files.filter((file) => file.working !== ".");
     this.note.textContent = !git.available ? t("noGit") : !known ? t("noRepository") : !files.length ? t("noChanges") : status.truncated ? t("gitTruncated") : "";
     this.note.hidden = !this.note.textContent;
+    this.#button();
+    // What is asked again and again is mostly the same, and a button that is replaced while it is pressed is not clicked.
+    const drawn = JSON.stringify([git.repository, files]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
     // What has the focus is drawn anew: it goes to the same button again.
     const focused = this.lists.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     this.lists.replaceChildren(this.#list("stagedChanges", this.staged, true), this.#list("changes", this.working, false));
     if (focused) (this.lists.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? this.lists.querySelector("button"))?.focus();
-    this.#button();
   }
 
   #button() {
@@ -116,7 +120,8 @@ export class GitPanel {
     try {
       if (!this.staged.length) await this.git.act("stage", this.working.map(({ path }) => path));
       const { id } = await this.git.commit(message);
-      this.message.value = "";
+      // Unless somebody writes the next one already.
+      if (this.message.value.trim() === message) this.message.value = "";
       toast(t("committed", { id }));
     } catch (error) {
       this.problem.textContent = errorText(error);

@@ -22,7 +22,11 @@ export class Hands {
 
   /// How long without activity the workspace stays awake, in seconds; 0 is for ever.
   sleepsAfter(seconds) {
+    const before = this.#interval;
     this.#interval = seconds ? Math.min(AT_MOST_EVERY, seconds * 500) : AT_MOST_EVERY;
+    if (!this.#timer || this.#interval >= before) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#say(), this.#interval);
   }
 
   #moved() {

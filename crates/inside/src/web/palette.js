@@ -16,6 +16,9 @@ export class Palette {
   #timer = 0;
   #rows = [];
   #at = 0;
+  /// Rows for what stands in the box are still to come; and Enter was pressed meanwhile.
+  #pending = false;
+  #entered = false;
 
   /// `on` has open(path), line(line, col), lines() (how many the open file has, or 0), and commands(): { label, keys, run }.
   constructor(on) {
@@ -63,6 +66,8 @@ export class Palette {
     this.#asking?.abort();
     clearTimeout(this.#timer);
     const typed = this.input.value;
+    this.#entered = false;
+    this.#pending = !/^[>:]/.test(typed);
     if (typed.startsWith(">")) this.#commands(typed.slice(1));
     else if (typed.startsWith(":")) this.#line(typed.slice(1));
     else this.#timer = setTimeout(() => this.#files(typed.trim()), typed ? PAUSE : 0);
@@ -89,6 +94,7 @@ export class Palette {
     const row = (path) => ({ label: api.shown(api.base(path)), detail: api.shown(api.parent(path)), icon: "file", path, run: run(path) });
     const recent = this.#recent.filter((path) => fits(name, api.shown(path)));
     this.#show(recent.map(row), recent.length ? "" : t("searching"));
+    if (recent.length) this.#settled();
     const asking = new AbortController();
     this.#asking = asking;
     try {
@@ -97,8 +103,16 @@ export class Palette {
       const all = [...recent, ...files.filter((path) => !recent.includes(path))].slice(0, MOST_SHOWN);
       this.#show(all.map(row), all.length ? (truncated ? t("filesTruncated") : "") : t("findNone"));
     } catch (error) {
-      if (!asking.signal.aborted) this.#show(recent.map(row), error.message);
+      if (asking.signal.aborted) return;
+      this.#show(recent.map(row), error.message);
     }
+    this.#settled();
+  }
+
+  #settled() {
+    this.#pending = false;
+    if (this.#entered) this.#choose(this.#at);
+    this.#entered = false;
   }
 
   #show(rows, note) {
@@ -134,6 +148,7 @@ export class Palette {
     const { length } = this.#rows;
     if (event.key === "ArrowDown" && length) this.#mark((this.#at + 1) % length);
     else if (event.key === "ArrowUp" && length) this.#mark((this.#at - 1 + length) % length);
+    else if (event.key === "Enter" && this.#pending) this.#entered = true;
     else if (event.key === "Enter") this.#choose(this.#at);
     else return;
     event.preventDefault();

@@ -136,6 +136,11 @@ export class TerminalView {
     this.inputArea.focus({ preventScroll: true });
   }
 
+  /// Whether a program has the whole screen, and with it all keys.
+  get fullScreen() {
+    return Boolean(this.modes & MODE.ALT);
+  }
+
   // --- what the server says ---
 
   update(message) {

@@ -192,6 +192,11 @@ export class Terminals {
     view.attach(this.#size());
   }
 
+  /// Whether a program has the whole of the one in front.
+  get fullScreen() {
+    return Boolean(this.#current()?.fullScreen);
+  }
+
   /// The text in front, in what scrolled away too.
   find() {
     this.#current()?.finding.open();

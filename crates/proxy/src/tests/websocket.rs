@@ -107,7 +107,7 @@ async fn messages_pass_byte_for_byte_and_count_as_work() {
     assert_eq!(read(&mut stream, close.len()).await, close);
     stream.shutdown().await.unwrap();
     assert_eq!(rest(&mut stream).await, b"");
-    timeout(Duration::from_secs(2), rig.proxy.drained()).await.unwrap();
+    timeout(Duration::from_secs(10), rig.proxy.drained()).await.unwrap();
     assert_eq!(rig.activity.peek(workspace()).unwrap().open_sockets(), 0);
 }
 
@@ -256,10 +256,10 @@ async fn a_credential_that_runs_out_ends_what_it_opened() {
 
     // Prolonged by something else meanwhile.
     let rig = Rig::before(&upstream).await;
-    *rig.gate.until.lock().unwrap() = Some(Instant::now() + Duration::from_secs(1));
+    *rig.gate.until.lock().unwrap() = Some(Instant::now() + Duration::from_secs(3));
     let mut stream = open_by_token(&rig).await;
     *rig.gate.until.lock().unwrap() = Some(Instant::now() + Duration::from_secs(60));
-    timeout(Duration::from_millis(2500), stream.read_u8()).await.expect_err("it lasts");
+    timeout(Duration::from_millis(4500), stream.read_u8()).await.expect_err("it lasts");
 }
 
 /// One timer serves all of them.
@@ -381,8 +381,10 @@ async fn where_connections_count_messages_do_not_and_the_end_does() {
     assert_eq!(age(&rig, ActivityKind::FromClient), None);
     let_time_pass(Duration::from_millis(300)).await;
     assert!(age(&rig, ActivityKind::Socket).unwrap() >= Duration::from_millis(300));
+    let ending = Instant::now();
     stream.shutdown().await.unwrap();
     rest(&mut stream).await;
-    timeout(Duration::from_secs(2), rig.proxy.drained()).await.unwrap();
-    assert!(age(&rig, ActivityKind::Socket).unwrap() < Duration::from_millis(250));
+    timeout(Duration::from_secs(10), rig.proxy.drained()).await.unwrap();
+    let age = age(&rig, ActivityKind::Socket).unwrap();
+    assert!(age <= ending.elapsed() + Duration::from_millis(50), "{age:?}");
 }

@@ -220,7 +220,7 @@ async fn from_sleep_to_the_ide_and_out_again() {
     // Stopped, then signed out: both are noticed without being asked for.
     let until = async |status: u16| {
         let answers = async || open("cors").await.unwrap().status() == status;
-        tokio::time::timeout(Duration::from_secs(1), eventually("the news arrive", answers)).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), eventually("the news arrive", answers)).await.unwrap();
     };
     server.become_phase(id, Phase::Standby).await;
     until(503).await;

@@ -68,6 +68,15 @@ function swapRow(old, fresh) {
   swap(old, fresh);
 }
 
+// Nothing is drawn anew under a finger: what is replaced between press and release is not clicked.
+let released = Promise.resolve(), release = () => {};
+addEventListener('pointerdown', (event) => {
+  if (event.button) return;
+  released = new Promise((done) => { release = done; });
+  setTimeout(release, 10_000); // the release may be told to somebody else
+}, true);
+for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(release), true);
+
 // A part somebody is filling in stays as it is.
 const inUse = (part) => part.contains(document.activeElement) && document.activeElement.matches('input, textarea, select')
   || $$('input[type="checkbox"]', part).some((box) => box.checked);
@@ -97,6 +106,12 @@ async function draw(url) {
   return parse(await response.text());
 }
 
+const drawLive = async (url) => {
+  const page = await draw(url);
+  await released;
+  return page;
+};
+
 // One fetch per workspace at a time; what arrives meanwhile is one more afterwards.
 const busy = new Map();
 async function refresh(id) {
@@ -109,15 +124,15 @@ async function refresh(id) {
     const detail = $(`#detail[data-id="${id}"]`);
     const row = document.getElementById(`ws-${id}`);
     if (detail) {
-      const page = await draw(`/workspaces/${id}/live`);
+      const page = await drawLive(`/workspaces/${id}/live`);
       if (page) swapDetail($('#detail', page));
-      else location.assign('/');
+      else gone(id);
     } else if (row) {
-      const page = await draw(`/workspaces/${id}/row${$('#workspaces').dataset.query ?? ''}`);
+      const page = await drawLive(`/workspaces/${id}/row${$('#workspaces').dataset.query ?? ''}`);
       if (page) swapRow(row, $('li', page));
       else gone(id);
     } else if (isNew(id)) {
-      const page = await draw(`/workspaces/${id}/row${$('#workspaces').dataset.query ?? ''}`);
+      const page = await drawLive(`/workspaces/${id}/row${$('#workspaces').dataset.query ?? ''}`);
       if (page && isNew(id) && !document.getElementById(`ws-${id}`)) {
         $('#empty')?.remove();
         const fresh = $('li', page);
@@ -137,8 +152,11 @@ function isNew(id) {
   return $('#workspaces[data-newest]') && made >= Number(document.documentElement.dataset.now);
 }
 
-function gone(id) {
-  if ($(`#detail[data-id="${id}"]`)) location.assign('/');
+// Whoever deletes it from its page is on the way to where the answer leads, with what it says.
+let leaving = false;
+async function gone(id) {
+  await released;
+  if ($(`#detail[data-id="${id}"]`) && !leaving) location.assign('/');
   const row = document.getElementById(`ws-${id}`);
   if (!row) return;
   if (row.contains(document.activeElement)) $('main').focus();
@@ -283,7 +301,10 @@ document.addEventListener('keydown', (event) => {
 // A form that is one button: sent in place, so that nobody loses their place on the page.
 document.addEventListener('submit', async (event) => {
   const form = event.target;
-  if (!form.matches('form[data-inline]')) return;
+  if (!form.matches('form[data-inline]')) {
+    leaving = true;
+    return;
+  }
   event.preventDefault();
   const button = $('button', form);
   button.disabled = true;
