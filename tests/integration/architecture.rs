@@ -28,6 +28,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("codehub-upstream", &["codehub-", "sqlx", "hyper"]),
     ("codehub-archive", &["codehub-", "sqlx", "bollard", "axum"]),
     ("codehub-inside", &["codehub-", "sqlx", "bollard", "object_store"]),
+    ("codehub-client", &["codehub-", "sqlx", "bollard", "object_store", "axum"]),
     (
         "codehub-store",
         &["codehub-archive", "codehub-runtime", "codehub-proxy", "bollard", "object_store", "axum"],

@@ -4,6 +4,7 @@
 
 mod api;
 mod architecture;
+mod client;
 mod crash;
 mod damage;
 mod docker;

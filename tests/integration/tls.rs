@@ -41,7 +41,7 @@ impl Ca {
     }
 }
 
-const NAMES: [&str; 2] = ["code.test", "*.apps.test"];
+const NAMES: [&str; 3] = ["code.test", "*.apps.test", "localhost"];
 
 fn files(setup: &Setup) -> (PathBuf, PathBuf) {
     (setup.data.path().join("cert.pem"), setup.data.path().join("key.pem"))
@@ -59,7 +59,8 @@ fn setup(pair: &(String, String)) -> Setup {
     write(&setup, pair);
     let ((cert, key), base) = (files(&setup), format!("https://code.test:{}", setup.port));
     let setup = setup.env("TLS_CERT", cert.to_str().unwrap()).env("TLS_KEY", key.to_str().unwrap());
-    setup.env("PUBLIC_BASE_URL", &base)
+    // The machine's own name, too: a program that is run finds no other.
+    setup.env("PUBLIC_BASE_URL", &base).env("HOSTS_ALLOWED", "localhost")
 }
 
 struct Secured {
@@ -340,4 +341,27 @@ async fn both_ports_speak_tls() {
         assert_eq!(answer.status().as_u16(), 307);
         assert_eq!(answer.headers()["location"], format!("https://code.test:{port}/x"));
     }
+}
+
+/// The command line, with a CA of one's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_trusts_the_authority_it_is_told_of() {
+    let ca = Ca::new();
+    let secured = Secured::start(&ca).await;
+    let (id, _) = secured.workspace().await;
+    let file = secured.server.setup.data.path().join("ca.pem");
+    fs::write(&file, ca.cert.pem()).unwrap();
+    let run = |arguments: &[&str], ca: Option<&str>| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_codehub"));
+        command.args(arguments).env_clear().env("HOME", secured.server.setup.data.path());
+        command.env("CODEHUB_URL", format!("https://localhost:{}", secured.port()));
+        command.env("CODEHUB_TOKEN", &secured.server.token);
+        command.envs(ca.map(|file| ("CODEHUB_CA_FILE", file)));
+        command.output().unwrap()
+    };
+    let refused = run(&["ls"], None);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(7) && text.contains("CODEHUB_CA_FILE"), "{text}");
+    let said = run(&["exec", &id, "--", "echo", "hello"], file.to_str());
+    assert_eq!((said.status.code(), &said.stdout[..]), (Some(0), &b"hello\n"[..]), "{said:?}");
 }

@@ -64,6 +64,8 @@ named_enum! {
         UserReset => "user.reset",
         TokenMinted => "token.minted",
         TokenDeleted => "token.deleted",
+        DeviceAllowed => "device.allowed",
+        DeviceDenied => "device.denied",
         WorkspaceCreated => "workspace.created",
         WorkspaceEdited => "workspace.edited",
         WorkspaceStarted => "workspace.started",

@@ -9,7 +9,7 @@ use codehub_domain::{
     user::{User, UserEdit},
 };
 
-use crate::SessionEnd;
+use crate::{DeviceLogin, SessionEnd};
 
 /// What its owner says about a port of a workspace from now on.
 pub(crate) fn port_edited(workspace: &Workspace, before: &PortSettings, after: &PortSettings) -> AuditEntry {
@@ -89,6 +89,14 @@ pub(crate) fn session_ended(
         Some(user) if by.actor.id.is_none() => (by.by(AuditActor::in_session(user, session)), entry),
         Some(_) | None => (by.clone(), entry),
     }
+}
+
+/// What was asked by a program is said by its machine's name and address.
+pub(crate) fn device_decided(user: &User, login: &DeviceLogin, allow: bool) -> AuditEntry {
+    let action = if allow { AuditAction::DeviceAllowed } else { AuditAction::DeviceDenied };
+    let DeviceLogin { machine, address } = login;
+    AuditEntry::ok(action, AuditObject::user(user))
+        .changing("", &format!("machine: {machine}, address: {address}"))
 }
 
 pub(crate) fn minted(id: TokenId, name: &str, expires_at: Option<Timestamp>) -> AuditEntry {

@@ -20,6 +20,8 @@ GET    /api/docs                                            YYYYY
 GET    /api/docs/docs.css                                   YYYYY
 GET    /api/docs/docs.js                                    YYYYY
 GET    /api/v1/audit                                        -FFFY
+POST   /api/v1/auth/device                                  YYYYY
+POST   /api/v1/auth/device/token                            YYYYY
 POST   /api/v1/auth/login                                   YYYYY
 POST   /api/v1/auth/logout                                  YYYYY
 POST   /api/v1/auth/password                                -YYYY
@@ -67,6 +69,8 @@ POST   /api/v1/workspaces/{id}/stop                         -YYFY
 GET    /api/v1/workspaces/{id}/tcp/{port}                   -YYFF
 GET    /api/v1/workspaces/{id}/usage                        -YYFF
 GET    /assets/{version}/{name}                             YYYYY
+GET    /device                                              -YYYY
+POST   /device                                              -YFYY
 GET    /favicon.ico                                         YYYYY
 GET    /flash                                               -YYYY
 GET    /healthz                                             YYYYY

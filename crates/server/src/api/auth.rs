@@ -8,6 +8,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
     routing::{get, post},
 };
+use codehub_domain::{TokenId, user::User};
 use codehub_store::{SessionEnd, UserChange, UserEdit};
 use http::{HeaderMap, StatusCode, header::SET_COOKIE};
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,22 @@ struct Credentials {
 #[derive(Serialize, ToSchema)]
 pub(super) struct SessionView {
     pub(super) user: UserView,
+    /// The token the request was made with; absent where it was a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Uuid)]
+    pub(super) token_id: Option<TokenId>,
+    /// The version of the server.
+    pub(super) server_version: &'static str,
+}
+
+impl SessionView {
+    fn of(user: User, via: Option<Via>) -> Self {
+        let token_id = match via {
+            Some(Via::Token(id)) => Some(id),
+            Some(Via::Session(_)) | None => None,
+        };
+        Self { user: user.into(), token_id, server_version: env!("CARGO_PKG_VERSION") }
+    }
 }
 
 /// The answer to a new session: who it is, and the cookie.
@@ -59,7 +76,7 @@ pub(super) fn signed_in(app: &App, status: StatusCode, signed_in: SignedIn) -> R
     let https = app.config.is_https();
     let cookie = cookie::set(&signed_in.secret, https);
     let device = signed_in.device.map(|device| [(SET_COOKIE, cookie::set_device(&device, https))]);
-    let body = SessionView { user: signed_in.user.into() };
+    let body = SessionView::of(signed_in.user, None);
     // Appended: the session's comes first.
     (status, AppendHeaders([(SET_COOKIE, cookie)]), device.map(AppendHeaders), Json(body)).into_response()
 }
@@ -120,7 +137,7 @@ async fn sign_out(
     (status = 401, description = "UNAUTHORIZED", body = ErrorBody),
 ))]
 async fn session(CurrentUser(identity): CurrentUser) -> Json<SessionView> {
-    Json(SessionView { user: identity.user.into() })
+    Json(SessionView::of(identity.user, Some(identity.via)))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -164,7 +181,7 @@ async fn change_password(
                 let session = login::open_session(&app, &identity.act, user).await?;
                 Ok(signed_in(&app, StatusCode::OK, session))
             }
-            Via::Token(_) => Ok(Json(SessionView { user: user.into() }).into_response()),
+            via @ Via::Token(_) => Ok(Json(SessionView::of(user, Some(via))).into_response()),
         },
         UserChange::NotFound
         | UserChange::NameTaken

@@ -21,6 +21,7 @@ pub mod activity;
 mod archives;
 mod audit;
 mod auth;
+mod device;
 pub mod error;
 mod events;
 mod exec;
@@ -55,6 +56,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(auth::router())
         .merge(setup::router())
         .merge(tokens::router())
+        .merge(device::router())
         .merge(users::router())
         .merge(workspaces::router())
         .merge(actions::router())

@@ -19,8 +19,8 @@ use utoipa::{
 };
 
 use super::{
-    actions, activity, archives, audit, auth, events, exec, files, health, history, logs, ports, setup,
-    system, tcp, tokens, users, workspaces,
+    actions, activity, archives, audit, auth, device, events, exec, files, health, history, logs, ports,
+    setup, system, tcp, tokens, users, workspaces,
 };
 use crate::app::App;
 use codehub_proxy::credential::CookieNames;
@@ -80,6 +80,7 @@ pub fn document() -> Document {
         ("events", events::Docs::openapi()),
         ("sessions", auth::Docs::openapi()),
         ("tokens", tokens::Docs::openapi()),
+        ("device", device::Docs::openapi()),
         ("users", users::Docs::openapi()),
         ("setup", setup::Docs::openapi()),
         ("audit", audit::Docs::openapi()),
@@ -198,6 +199,8 @@ mod tests {
             ("/api/v1/auth/logout", "post"),
             ("/api/v1/auth/session", "get"),
             ("/api/v1/auth/tokens", "get post"),
+            ("/api/v1/auth/device", "post"),
+            ("/api/v1/auth/device/token", "post"),
             ("/api/v1/auth/tokens/{id}", "delete"),
             ("/api/v1/users", "get post"),
             ("/api/v1/users/{id}", "get patch delete"),

@@ -39,7 +39,8 @@ pub(super) fn router() -> Router<Arc<App>> {
 /// Connect to a port
 ///
 /// A WebSocket (HTTP/1.1) with the subprotocol `codehub.tcp.v1`: the bytes of its binary messages are those of a TCP
-/// connection to what listens on that port in the workspace, its loopback addresses included. The owner only.
+/// connection to what listens on that port in the workspace, its loopback addresses included. An empty message says that the
+/// client sends nothing more; it may still receive. The owner only.
 #[utoipa::path(get, path = "/workspaces/{id}/tcp/{port}", tag = "exec", params(("id" = String, Path, description = "The workspace"), ("port" = u16, Path, description = "The port")), responses(
     (status = 101, description = "The WebSocket"),
     (status = 400, description = "INVALID_REQUEST: not a handshake of this protocol", body = ErrorBody),
@@ -95,11 +96,16 @@ async fn pass_both(
     received: &mut Incoming,
     counted: &OpenSocket,
 ) -> Option<(CloseCode, &'static str)> {
+    let mut sent = Some(sent);
     let input = async {
         loop {
             match source.next().await {
+                Ok(bytes) if bytes.is_empty() => drop(sent.take()),
                 Ok(bytes) => {
                     counted.message(ActivityKind::FromClient);
+                    let Some(sent) = &sent else {
+                        return Some((CloseCode::Protocol, "bytes after the end"));
+                    };
                     if sent.send(bytes).await.is_err() {
                         // What listens there does not read any more; it may still write.
                         std::future::pending::<()>().await;

@@ -49,11 +49,11 @@ impl From<ApiToken> for TokenView {
 }
 
 #[derive(Serialize, ToSchema)]
-struct CreatedToken {
+pub(super) struct CreatedToken {
     /// The secret: shown this once, and stored only as a hash.
-    token: String,
+    pub(super) token: String,
     #[serde(flatten)]
-    view: TokenView,
+    pub(super) view: TokenView,
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -7,6 +7,7 @@
 //! - [`client`]: from which address somebody comes, through trusted proxies only;
 //! - [`guessing`]: how many passwords anybody may try;
 //! - [`login`]: all of it together;
+//! - [`device`]: programs that somebody signs in with a browser;
 //! - [`planted`]: service workers that stand between a browser and us, evicted at sign-in;
 //! - [`first_run`]: how the first administrator comes to be;
 //! - [`rules`]: what a username and a password must look like.
@@ -30,6 +31,7 @@ use crate::app::App;
 
 pub mod act;
 pub mod cookie;
+pub mod device;
 pub mod first_run;
 pub mod guessing;
 pub mod login;

@@ -6,8 +6,16 @@ use std::collections::BTreeMap;
 use super::table::SETTINGS;
 
 /// Ours, and no settings: for clients, tests and the files in `deploy/`.
-const OTHERS: &[&str] =
-    &["CODEHUB_CONFIG", "CODEHUB_URL", "CODEHUB_API_URL", "CODEHUB_TOKEN", "CODEHUB_IMAGE", "CODEHUB_BIN"];
+const OTHERS: &[&str] = &[
+    "CODEHUB_CONFIG",
+    "CODEHUB_URL",
+    "CODEHUB_API_URL",
+    "CODEHUB_TOKEN",
+    "CODEHUB_CONTEXT",
+    "CODEHUB_CA_FILE",
+    "CODEHUB_IMAGE",
+    "CODEHUB_BIN",
+];
 const OTHER_PREFIXES: &[&str] = &["CODEHUB_TEST_", "CODEHUB_SCREENSHOTS"];
 
 /// A sentence for each variable that somebody may have meant as a setting.

@@ -30,6 +30,7 @@ mod cleanup;
 mod components;
 mod cookies;
 mod detail;
+mod device;
 pub mod error;
 pub mod flash;
 pub mod forms;
@@ -96,6 +97,7 @@ pub fn router() -> Router<Arc<App>> {
         .merge(setup::router())
         .merge(account::router())
         .merge(tokens::router())
+        .merge(device::router())
         .merge(users::router())
         .merge(system::router())
         .merge(assets::router())

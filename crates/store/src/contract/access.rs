@@ -5,7 +5,10 @@ use crate::fake::by;
 use codehub_domain::user::Role;
 
 use super::{Harness, session_id, token_id, workspace_id};
-use crate::{Allowance, Handover, Redeemed, Tried, UserChange, UserEdit, WorkspaceOrigin, tries_at};
+use crate::{
+    Allowance, DeviceLogin, DeviceRedeemed, Handover, Redeemed, Tried, UserChange, UserEdit, WorkspaceOrigin,
+    tries_at,
+};
 
 const DAY: u32 = 86_400;
 
@@ -423,4 +426,77 @@ pub(crate) async fn sweeping_removes_only_what_has_ended(harness: &Harness) {
     assert!(store.session_use(b"long", DAY).await.unwrap().is_some());
     assert_eq!(store.attempts_get("long").await.unwrap().unwrap().failures, 1);
     assert_eq!(store.attempts_get("short").await.unwrap(), None);
+}
+
+fn laptop() -> DeviceLogin {
+    DeviceLogin { machine: "laptop".into(), address: "192.0.2.1".into() }
+}
+
+pub(crate) async fn a_program_is_signed_in_once_by_whoever_allows_it(harness: &Harness) {
+    let (user, store) = (harness.user("ann").await, &harness.store);
+    let session = store.session_create(by(), session_id(), user.id, b"session", DAY).await.unwrap().id;
+    let redeem = async |device: &[u8], secret: &[u8]| {
+        store.device_login_redeem(by(), device, token_id(), secret, 600).await.unwrap()
+    };
+    assert!(store.device_login_create(b"device", b"code", &laptop(), 600).await.unwrap());
+    assert!(!store.device_login_create(b"other", b"code", &laptop(), 600).await.unwrap(), "in use");
+    assert_eq!(redeem(b"device", b"early").await, DeviceRedeemed::Pending);
+    assert_eq!(redeem(b"code", b"early").await, DeviceRedeemed::Unknown, "the code is no secret");
+    assert_eq!(store.device_login_find(b"code").await.unwrap(), Some(laptop()));
+    assert_eq!(store.device_login_find(b"device").await.unwrap(), None);
+
+    assert!(!store.device_login_decide(by(), b"wrong", session, true).await.unwrap());
+    assert!(!store.device_login_decide(by(), b"code", session_id(), true).await.unwrap(), "nobody's session");
+    assert!(store.device_login_decide(by(), b"code", session, true).await.unwrap());
+    assert!(!store.device_login_decide(by(), b"code", session, false).await.unwrap(), "decided once");
+    assert_eq!(store.device_login_find(b"code").await.unwrap(), None);
+    let many = (0..8_u8).map(|n| async move {
+        store.device_login_redeem(by(), b"device", token_id(), &[n], 600).await.unwrap()
+    });
+    let minted: Vec<_> = futures::future::join_all(many)
+        .await
+        .into_iter()
+        .filter_map(|redeemed| match redeemed {
+            DeviceRedeemed::Minted(token, who) => Some((token, who)),
+            DeviceRedeemed::Unknown => None,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(minted.len(), 1, "one gets it");
+    let (token, who) = &minted[0];
+    assert_eq!((&token.name[..], who.id), ("codehub on laptop", user.id));
+    assert_eq!(store.token_list(user.id).await.unwrap(), [token.clone()]);
+
+    // Denied is told once; late is nothing at all, and its code can be given out again.
+    assert!(store.device_login_create(b"no", b"code", &laptop(), 600).await.unwrap());
+    assert!(store.device_login_decide(by(), b"code", session, false).await.unwrap());
+    assert_eq!(redeem(b"no", b"no").await, DeviceRedeemed::Denied);
+    assert_eq!(redeem(b"no", b"no").await, DeviceRedeemed::Unknown);
+    assert!(store.device_login_create(b"late", b"code", &laptop(), 600).await.unwrap());
+    harness.pass(601).await;
+    assert_eq!(store.device_login_find(b"code").await.unwrap(), None);
+    assert!(!store.device_login_decide(by(), b"code", session, true).await.unwrap());
+    assert_eq!(redeem(b"late", b"late").await, DeviceRedeemed::Unknown);
+    assert!(store.device_login_create(b"again", b"code", &laptop(), 600).await.unwrap());
+    store.sessions_sweep().await.unwrap();
+    assert_eq!(store.device_login_find(b"code").await.unwrap(), Some(laptop()), "swept is only what ended");
+}
+
+pub(crate) async fn a_sign_in_of_a_program_ends_with_the_session_that_allowed_it(harness: &Harness) {
+    let (user, store) = (harness.user("ann").await, &harness.store);
+    let new_password = UserEdit { password_hash: Some("new".into()), ..UserEdit::default() };
+    for (n, signs_out) in [true, false].into_iter().enumerate() {
+        let n = [n as u8];
+        let session = store.session_create(by(), session_id(), user.id, &n, DAY).await.unwrap().id;
+        assert!(store.device_login_create(&n, &n, &laptop(), 600).await.unwrap());
+        assert!(store.device_login_decide(by(), &n, session, true).await.unwrap());
+        if signs_out {
+            store.session_delete(by(), session, SessionEnd::Logout).await.unwrap();
+        } else {
+            store.user_edit(by(), user.id, new_password.clone()).await.unwrap();
+        }
+        let redeemed = store.device_login_redeem(by(), &n, token_id(), &n, 600).await.unwrap();
+        assert_eq!(redeemed, DeviceRedeemed::Unknown);
+    }
+    assert_eq!(store.token_list(user.id).await.unwrap(), []);
 }

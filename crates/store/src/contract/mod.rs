@@ -46,7 +46,8 @@ macro_rules! contract_suite {
             access: [sessions_slide_and_end, sessions_end_with_their_user,
                 a_code_is_good_once_in_time_and_in_its_place, many_at_once_redeem_a_code_once,
                 workspace_sessions_end_with_their_parent, tokens_work_until_they_do_not,
-                tokens_end_with_the_password, tokens_are_made_by_sessions, no_token_slips_past_a_new_password,
+                tokens_end_with_the_password, a_program_is_signed_in_once_by_whoever_allows_it,
+                a_sign_in_of_a_program_ends_with_the_session_that_allowed_it, tokens_are_made_by_sessions, no_token_slips_past_a_new_password,
                 tries_are_counted_and_forgotten, a_try_counts_under_every_key_or_none,
                 devices_are_known_until_they_are_not,
                 devices_are_bounded_and_a_new_password_forgets_tries, sweeping_removes_only_what_has_ended]

@@ -7,9 +7,10 @@ use codehub_domain::{
     user::{ApiToken, Session, User},
 };
 
-use super::{SqlStore, attempts, devices, handovers, sessions, timed, tokens};
+use super::{SqlStore, attempts, device_logins, devices, handovers, sessions, timed, tokens};
 use crate::{
-    Allowance, Attempts, Credentials, Handover, Redeemed, Result, SessionEnd, Tried, WorkspaceOrigin,
+    Allowance, Attempts, Credentials, DeviceLogin, DeviceRedeemed, Handover, Redeemed, Result, SessionEnd,
+    Tried, WorkspaceOrigin,
 };
 
 #[async_trait]
@@ -97,6 +98,43 @@ impl<S: SqlStore> Credentials for S {
 
     async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool> {
         timed::<S, _>("token_delete", tokens::delete(self, by, user, id)).await
+    }
+
+    async fn device_login_create(
+        &self,
+        device_hash: &[u8],
+        code_hash: &[u8],
+        login: &DeviceLogin,
+        lifetime_seconds: u32,
+    ) -> Result<bool> {
+        let created = device_logins::create(self, device_hash, code_hash, login, lifetime_seconds);
+        timed::<S, _>("device_login_create", created).await
+    }
+
+    async fn device_login_find(&self, code_hash: &[u8]) -> Result<Option<DeviceLogin>> {
+        timed::<S, _>("device_login_find", device_logins::find(self, code_hash)).await
+    }
+
+    async fn device_login_decide(
+        &self,
+        by: &Act,
+        code_hash: &[u8],
+        session: SessionId,
+        allow: bool,
+    ) -> Result<bool> {
+        timed::<S, _>("device_login_decide", device_logins::decide(self, by, code_hash, session, allow)).await
+    }
+
+    async fn device_login_redeem(
+        &self,
+        by: &Act,
+        device_hash: &[u8],
+        id: TokenId,
+        secret_hash: &[u8],
+        expires_in_seconds: u32,
+    ) -> Result<DeviceRedeemed> {
+        let redeemed = device_logins::redeem(self, by, device_hash, id, secret_hash, expires_in_seconds);
+        timed::<S, _>("device_login_redeem", redeemed).await
     }
 
     async fn device_note(

@@ -10,6 +10,7 @@ mod ask;
 mod attempts;
 pub(crate) mod audit;
 mod credentials;
+mod device_logins;
 mod devices;
 mod garbage;
 mod handovers;

@@ -124,6 +124,7 @@ pub(super) async fn sweep<S: SqlStore>(store: &S) -> Result<u64> {
     }
     let forgotten = write.run("DELETE FROM login_attempts WHERE forget_at <= $1", args![now]).await?
         + write.run("DELETE FROM devices WHERE expires_at <= $1", args![now]).await?
+        + write.run("DELETE FROM device_logins WHERE expires_at <= $1", args![now]).await?
         + write.run("DELETE FROM handovers WHERE expires_at <= $1", args![now]).await?;
     if !ended.is_empty() || forgotten > 0 {
         write.commit().await?;

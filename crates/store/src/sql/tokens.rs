@@ -27,21 +27,30 @@ pub(super) async fn create<S: SqlStore>(
     let Some(user) = user_of_session(&mut write, session).await? else { return Ok(None) };
     let now = write.now().await?;
     let expires_at = expires_in_seconds.map(|seconds| later(now, seconds));
+    let token =
+        ApiToken { id, user: user.id, name: name.into(), created_at: now, expires_at, last_used_at: None };
+    insert(&mut write, &token, secret_hash).await?;
+    audit::append(&mut write, by, &trail::minted(id, name, expires_at)).await?;
+    write.commit().await?;
+    Ok(Some(token))
+}
+
+/// A row for a new token.
+pub(super) async fn insert(write: &mut impl SqlWrite, token: &ApiToken, secret_hash: &[u8]) -> Result<()> {
+    let ApiToken { id, user, name, created_at, expires_at, last_used_at: _ } = token;
     write
         .run(
             "INSERT INTO api_tokens (id, user_id, name, secret_hash, created_at, expires_at)
              VALUES ($1, $2, $3, $4, $5, $6)",
-            args![id, user, name, secret_hash, now, expires_at],
+            args![*id, *user, name, secret_hash, *created_at, *expires_at],
         )
         .await?;
-    audit::append(&mut write, by, &trail::minted(id, name, expires_at)).await?;
-    write.commit().await?;
-    Ok(Some(ApiToken { id, user, name: name.into(), created_at: now, expires_at, last_used_at: None }))
+    Ok(())
 }
 
 /// Whose session it is, while it lasts. The user stays as they are until this transaction ends: whoever ends their
 /// sessions locks the user first, and then finds what was made here. In that order, so that neither waits for both.
-async fn user_of_session(write: &mut impl SqlWrite, id: SessionId) -> Result<Option<UserId>> {
+pub(super) async fn user_of_session(write: &mut impl SqlWrite, id: SessionId) -> Result<Option<User>> {
     let user = write
         .first(
             concat!(
@@ -58,7 +67,7 @@ async fn user_of_session(write: &mut impl SqlWrite, id: SessionId) -> Result<Opt
         .first("SELECT id FROM sessions WHERE id = $1 AND expires_at > codehub_now()", args![id])
         .await?
         .is_some();
-    user.filter(|_| lasts).as_ref().map(|found| row::user(found).map(|user| user.id)).transpose()
+    user.filter(|_| lasts).as_ref().map(row::user).transpose()
 }
 
 pub(super) async fn use_by_secret<S: SqlStore>(

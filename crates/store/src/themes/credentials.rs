@@ -109,6 +109,35 @@ pub enum Redeemed {
     AnotherState,
 }
 
+/// A program that asks to act for whoever confirms it in a browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceLogin {
+    /// What its machine calls itself.
+    pub machine: String,
+    /// Where it asked from.
+    pub address: String,
+}
+
+impl DeviceLogin {
+    /// What the token is called that comes of it.
+    pub fn token_name(&self) -> String {
+        format!("codehub on {}", self.machine)
+    }
+}
+
+/// What a program gets that asked for a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceRedeemed {
+    /// Somebody allowed it; this is their token, and nobody gets it twice.
+    Minted(ApiToken, User),
+    /// Nobody has decided yet.
+    Pending,
+    /// Somebody denied it; it is told once.
+    Denied,
+    /// There is no such question: never, not any more, or the session it was allowed in has ended.
+    Unknown,
+}
+
 theme! {
     /// Sessions, tokens, known devices, and tries at passwords.
     Credentials, credentials {
@@ -177,6 +206,36 @@ theme! {
         async fn token_list(&self, user: UserId) -> Result<Vec<ApiToken>>;
         /// `false` where the user has no such token.
         async fn token_delete(&self, by: &Act, user: UserId, id: TokenId) -> Result<bool>;
+
+        /// Saves a question that can be decided and redeemed within so long. `false` where the code is in use.
+        async fn device_login_create(
+            &self,
+            device_hash: &[u8],
+            code_hash: &[u8],
+            login: &DeviceLogin,
+            lifetime_seconds: u32,
+        ) -> Result<bool>;
+        /// The question with this code, while nobody has decided it.
+        async fn device_login_find(&self, code_hash: &[u8]) -> Result<Option<DeviceLogin>>;
+        /// Allows or denies it, once, on behalf of the session's user. `false` where there is nothing to decide, or the
+        /// session has ended.
+        async fn device_login_decide(
+            &self,
+            by: &Act,
+            code_hash: &[u8],
+            session: SessionId,
+            allow: bool,
+        ) -> Result<bool>;
+        /// Exchanges an allowed question for a token whose secret hashes to `secret_hash`, in one transaction, while the
+        /// session lasts that allowed it. However many try at once, on however many replicas, one gets it.
+        async fn device_login_redeem(
+            &self,
+            by: &Act,
+            device_hash: &[u8],
+            id: TokenId,
+            secret_hash: &[u8],
+            expires_in_seconds: u32,
+        ) -> Result<DeviceRedeemed>;
 
         /// Notes that somebody has signed in with this browser, for so long from now; `instead_of` is what its cookie
         /// hashed to before. Of a user's browsers the 50 that last longest are kept.

@@ -19,7 +19,8 @@ pub use audit::{ActorFilter, Audit, AuditFilter};
 #[cfg(any(test, feature = "testing"))]
 pub use composed::Composed;
 pub use credentials::{
-    Allowance, Attempts, Credentials, Handover, Redeemed, SessionEnd, Tried, WorkspaceOrigin, tries_at,
+    Allowance, Attempts, Credentials, DeviceLogin, DeviceRedeemed, Handover, Redeemed, SessionEnd, Tried,
+    WorkspaceOrigin, tries_at,
 };
 pub use garbage::{Garbage, GcClaim};
 pub use leadership::{Clock, Leadership};

@@ -28,7 +28,7 @@ use codehub_domain::{
 use tokio::sync::broadcast;
 
 use super::FakeClock;
-use crate::{Change, Handover, ReplicaSeen, Result, StoreError, WorkspaceOrigin};
+use crate::{Change, DeviceLogin, Handover, ReplicaSeen, Result, StoreError, WorkspaceOrigin};
 
 /// When a fault may strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +147,7 @@ struct State {
     users: BTreeMap<UserId, UserRow>,
     sessions: BTreeMap<SessionId, SessionRow>,
     handovers: BTreeMap<Vec<u8>, (Handover, Timestamp)>,
+    device_logins: BTreeMap<Vec<u8>, DeviceLoginRow>,
     /// Oldest first, with what their secrets hash to.
     workspace_sessions: Vec<(Vec<u8>, SessionId, WorkspaceOrigin)>,
     tokens: BTreeMap<TokenId, TokenRow>,
@@ -173,6 +174,14 @@ struct SessionRow {
     session: Session,
     secret_hash: Vec<u8>,
     renewed_at: Timestamp,
+}
+
+struct DeviceLoginRow {
+    code_hash: Vec<u8>,
+    login: DeviceLogin,
+    session: Option<SessionId>,
+    denied: bool,
+    until: Timestamp,
 }
 
 struct TokenRow {

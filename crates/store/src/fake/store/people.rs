@@ -4,19 +4,19 @@ use std::{collections::HashMap, time::Duration};
 
 use codehub_domain::{
     SessionId, Timestamp, TokenId, UserId,
-    audit::Act,
+    audit::{Act, AuditActor},
     retry::saturating_add,
     user::{ApiToken, Role, Session, User},
 };
 
 use super::{
-    AttemptRow, SessionRow, Step, TokenRow, UserRow,
+    AttemptRow, DeviceLoginRow, SessionRow, Step, TokenRow, UserRow,
     workspaces::{later, page},
 };
 use crate::{
-    Allowance, Attempts, Change, Handover, KNOWN_DEVICES, Page, Redeemed, Result, SessionEnd, StoreError,
-    Tried, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash, WORKSPACE_SESSIONS, WorkspaceOrigin,
-    renews_after_micros, trail, tries_at,
+    Allowance, Attempts, Change, DeviceLogin, DeviceRedeemed, Handover, KNOWN_DEVICES, Page, Redeemed,
+    Result, SessionEnd, StoreError, Tried, USE_NOTED_EVERY_MICROS, UserChange, UserEdit, UserWithHash,
+    WORKSPACE_SESSIONS, WorkspaceOrigin, renews_after_micros, trail, tries_at,
 };
 
 impl Step<'_> {
@@ -273,6 +273,7 @@ impl Step<'_> {
         self.state.attempts.retain(|_, row| row.forget_at > now);
         self.state.devices.retain(|_, until| *until > now);
         self.state.handovers.retain(|_, (_, until)| *until > now);
+        self.state.device_logins.retain(|_, row| row.until > now);
         users.len() as u64
     }
 
@@ -285,10 +286,7 @@ impl Step<'_> {
         secret_hash: &[u8],
         expires_in_seconds: Option<u32>,
     ) -> Result<Option<ApiToken>> {
-        let session = self.state.sessions.get(&session).filter(|row| row.session.expires_at > self.now);
-        let Some(user) = session.and_then(|row| self.enabled(row.session.user)).map(|user| user.id) else {
-            return Ok(None);
-        };
+        let Some(user) = self.user_of_session(session).map(|user| user.id) else { return Ok(None) };
         if self.state.tokens.values().any(|row| row.token.id == id || row.secret_hash == secret_hash) {
             return Err(StoreError::Failed("there is already such a token".into()));
         }
@@ -303,6 +301,85 @@ impl Step<'_> {
         self.state.tokens.insert(id, TokenRow { token: token.clone(), secret_hash: secret_hash.into() });
         self.audit(by, &trail::minted(id, name, token.expires_at));
         Ok(Some(token))
+    }
+
+    pub(super) fn device_login_create(
+        &mut self,
+        device_hash: &[u8],
+        code_hash: &[u8],
+        login: &DeviceLogin,
+        lifetime_seconds: u32,
+    ) -> bool {
+        let now = self.now;
+        let all = &mut self.state.device_logins;
+        all.retain(|_, row| row.code_hash != code_hash || row.until > now);
+        if all.contains_key(device_hash) || all.values().any(|row| row.code_hash == code_hash) {
+            return false;
+        }
+        let row = DeviceLoginRow {
+            code_hash: code_hash.into(),
+            login: login.clone(),
+            session: None,
+            denied: false,
+            until: later(now, lifetime_seconds),
+        };
+        all.insert(device_hash.into(), row);
+        true
+    }
+
+    fn device_login_open(&mut self, code_hash: &[u8]) -> Option<&mut DeviceLoginRow> {
+        let now = self.now;
+        let mut all = self.state.device_logins.values_mut();
+        all.find(|row| row.code_hash == code_hash && row.session.is_none() && !row.denied && row.until > now)
+    }
+
+    pub(super) fn device_login_find(&mut self, code_hash: &[u8]) -> Option<DeviceLogin> {
+        self.device_login_open(code_hash).map(|row| row.login.clone())
+    }
+
+    pub(super) fn device_login_decide(
+        &mut self,
+        by: &Act,
+        code_hash: &[u8],
+        session: SessionId,
+        allow: bool,
+    ) -> bool {
+        let Some(user) = self.user_of_session(session) else { return false };
+        let Some(row) = self.device_login_open(code_hash) else { return false };
+        (row.session, row.denied) = (allow.then_some(session), !allow);
+        let login = row.login.clone();
+        self.audit(by, &trail::device_decided(&user, &login, allow));
+        true
+    }
+
+    pub(super) fn device_login_redeem(
+        &mut self,
+        by: &Act,
+        device_hash: &[u8],
+        id: TokenId,
+        secret_hash: &[u8],
+        expires_in_seconds: u32,
+    ) -> Result<DeviceRedeemed> {
+        let row = self.state.device_logins.get(device_hash).filter(|row| row.until > self.now);
+        let (session, name) = match row {
+            None => return Ok(DeviceRedeemed::Unknown),
+            Some(row) if row.denied => {
+                self.state.device_logins.remove(device_hash);
+                return Ok(DeviceRedeemed::Denied);
+            }
+            Some(DeviceLoginRow { session: None, .. }) => return Ok(DeviceRedeemed::Pending),
+            Some(DeviceLoginRow { session: Some(session), login, .. }) => (*session, login.token_name()),
+        };
+        let Some(user) = self.user_of_session(session) else { return Ok(DeviceRedeemed::Unknown) };
+        let by = by.by(AuditActor::in_session(&user, session));
+        let token = self.token_create(&by, id, session, &name, secret_hash, Some(expires_in_seconds))?;
+        self.state.device_logins.remove(device_hash);
+        Ok(token.map_or(DeviceRedeemed::Unknown, |token| DeviceRedeemed::Minted(token, user)))
+    }
+
+    fn user_of_session(&self, session: SessionId) -> Option<User> {
+        let session = self.state.sessions.get(&session).filter(|row| row.session.expires_at > self.now)?;
+        self.enabled(session.session.user)
     }
 
     pub(super) fn token_use(&mut self, secret_hash: &[u8]) -> Option<(ApiToken, User)> {

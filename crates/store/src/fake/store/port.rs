@@ -24,11 +24,11 @@ use codehub_domain::{
 use super::FakeStore;
 use crate::{
     Adopted, Allowance, ArchiveRecords, Ask, Asked, Attempts, Audit, AuditFilter, BackendPart,
-    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, Due, Edit, Expired, Garbage, GcClaim, Handover,
-    Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page, People, PortSaved, Ports,
-    REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, Redeemed, ReplicaNote, ReplicaSeen, Result,
-    Saved, SessionEnd, Settings, Store, Tried, UserChange, UserEdit, UserWithHash, WorkspaceOrigin,
-    Workspaces,
+    CLAIM_KEPT_MICROS, Changes, Clock, Created, Credentials, DeviceLogin, DeviceRedeemed, Due, Edit, Expired,
+    Garbage, GcClaim, Handover, Holds, LeaderSeen, Leadership, ListFilter, NewHold, NewWorkspace, Page,
+    People, PortSaved, Ports, REPLICA_FORGOTTEN_AFTER, Reading, Reconciling, Recovered, Redeemed,
+    ReplicaNote, ReplicaSeen, Result, Saved, SessionEnd, Settings, Store, Tried, UserChange, UserEdit,
+    UserWithHash, WorkspaceOrigin, Workspaces,
 };
 
 #[async_trait]
@@ -398,6 +398,45 @@ impl Credentials for FakeStore {
     ) -> Result<Option<ApiToken>> {
         self.run("token_create", |step| {
             step.token_create(by, id, session, name, secret_hash, expires_in_seconds)
+        })
+    }
+
+    async fn device_login_create(
+        &self,
+        device_hash: &[u8],
+        code_hash: &[u8],
+        login: &DeviceLogin,
+        lifetime_seconds: u32,
+    ) -> Result<bool> {
+        self.run("device_login_create", |step| {
+            Ok(step.device_login_create(device_hash, code_hash, login, lifetime_seconds))
+        })
+    }
+
+    async fn device_login_find(&self, code_hash: &[u8]) -> Result<Option<DeviceLogin>> {
+        self.run("device_login_find", |step| Ok(step.device_login_find(code_hash)))
+    }
+
+    async fn device_login_decide(
+        &self,
+        by: &Act,
+        code_hash: &[u8],
+        session: SessionId,
+        allow: bool,
+    ) -> Result<bool> {
+        self.run("device_login_decide", |step| Ok(step.device_login_decide(by, code_hash, session, allow)))
+    }
+
+    async fn device_login_redeem(
+        &self,
+        by: &Act,
+        device_hash: &[u8],
+        id: TokenId,
+        secret_hash: &[u8],
+        expires_in_seconds: u32,
+    ) -> Result<DeviceRedeemed> {
+        self.run("device_login_redeem", |step| {
+            step.device_login_redeem(by, device_hash, id, secret_hash, expires_in_seconds)
         })
     }
 

@@ -24,6 +24,7 @@ const TIMES: &[&str] = &[
     "UPDATE api_tokens SET created_at = created_at - ?1, expires_at = expires_at - ?1,
          last_used_at = last_used_at - ?1",
     "UPDATE devices SET created_at = created_at - ?1, expires_at = expires_at - ?1",
+    "UPDATE device_logins SET expires_at = expires_at - ?1",
     "UPDATE handovers SET expires_at = expires_at - ?1",
     "UPDATE workspace_sessions SET created_at = created_at - ?1",
     "UPDATE login_attempts SET last_failure_at = last_failure_at - ?1, forget_at = forget_at - ?1",

@@ -1,4 +1,4 @@
-//! `codehub archive`: what is in the store of archives, without a database and without a server. For a machine that is
+//! `codehub archives`: what is in the store of archives, without a database and without a server. For a machine that is
 //! gone: point it at the bucket, or at a copy of the data directory, and get the homes out.
 
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(super) enum Command {
         /// Made if it is missing
         directory: PathBuf,
     },
-    /// Write an archive to standard output as a tar stream: `codehub archive export KEY | tar -x`
+    /// Write an archive to standard output as a tar stream: `codehub archives export KEY | tar -x`
     Export {
         /// WORKSPACE/OPERATION/home.tar.zst, as `list` shows it
         key: String,
