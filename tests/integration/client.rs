@@ -489,7 +489,7 @@ fn shells_and_manuals_know_every_command() {
     let machine = Machine::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = machine.ok(&["completion", shell]);
-        assert!(script.contains("port-forward") && script.contains("--context"), "{shell}");
+        assert!(script.contains("port-forward") && script.contains("context"), "{shell}");
     }
     machine.ok(&["man", "pages"]);
     for page in ["codehub.1", "codehub-exec.1", "codehub-context-ls.1", "codehub-serve.1"] {
