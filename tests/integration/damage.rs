@@ -67,7 +67,8 @@ async fn a_home_that_was_put_back_is_found_when_recovery_is_asked_for() {
     let (status, body) = recover(&server, &id, json!({})).await;
     assert_eq!(status, StatusCode::CONFLICT, "it is still gone: {body}");
     fs::rename(&aside, &home).unwrap();
-    let (status, body) = recover(&server, &id, json!({})).await;
+    // Where the loss was noticed before anybody asked for a start, that was refused.
+    let (status, body) = recover(&server, &id, json!({ "desired_state": "RUNNING" })).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     server.until_phase(&id, "RUNNING").await;
     assert_eq!(server.inside(&id, "/read?log").await.as_deref(), Some("old\nnew\n"), "the home as it was");
@@ -79,7 +80,6 @@ async fn a_home_that_was_put_back_is_found_when_recovery_is_asked_for() {
     server.post(&format!("/workspaces/{id}/start"), json!({})).await;
     server.until_phase(&id, "ERROR").await;
     files.iter().for_each(|path| fs::rename(hidden(path), path).unwrap());
-    // Where the loss was noticed before anybody asked for a start, that was refused.
     let wanted = json!({ "accept_data_loss": true, "desired_state": "RUNNING" });
     let (status, body) = recover(&server, &id, wanted).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 /// No inline code, nothing from elsewhere.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -22,12 +22,20 @@ const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; conn
      frame-ancestors 'self'";
 
 /// Sent with every answer.
-pub(crate) const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
-    (header::CONTENT_SECURITY_POLICY, CSP),
+const ALWAYS: [(HeaderName, &str); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
+
+/// What an answer is sent with: also the policy of what it may load, except where it is a part of the page and has none.
+pub(crate) fn secure(headers: &mut HeaderMap) {
+    let part = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == JS || kind == CSS);
+    let policy = (!part).then_some((header::CONTENT_SECURITY_POLICY, CSP));
+    for (name, value) in policy.into_iter().chain(ALWAYS) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
 
 macro_rules! assets {
     ($($name:literal => $kind:expr),* $(,)?) => {

@@ -219,9 +219,7 @@ fn router(home: Home, shared: Shared, options: &Options) -> Router {
 }
 
 async fn secure(mut response: Response) -> Response {
-    for (name, value) in assets::SECURITY_HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
+    assets::secure(response.headers_mut());
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
