@@ -20,7 +20,7 @@ pub(crate) struct Process {
 
 impl Process {
     fn of(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&read(&format!("/proc/{pid}/stat"))?)
     }
 
     fn parse(line: &str) -> Option<Self> {
@@ -48,7 +48,7 @@ impl Process {
 
     /// What it calls itself.
     pub(crate) fn name(&self) -> String {
-        fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default().trim_end().to_owned()
+        read(&format!("/proc/{}/comm", self.pid)).unwrap_or_default().trim_end().to_owned()
     }
 
     pub(crate) fn open_files(&self) -> PathBuf {
@@ -57,13 +57,18 @@ impl Process {
 
     /// Bytes of memory that are nobody else's, or shared on purpose; files in memory do not count.
     pub(crate) fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let status = read(&format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let kilobytes = |name: &str| -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
             line.split_ascii_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
         };
         (kilobytes("RssAnon:") + kilobytes("RssShmem:")) * 1024
     }
+}
+
+/// What the kernel says of a process. Its name is whatever bytes it gave itself.
+fn read(path: &str) -> Option<String> {
+    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn all() -> Vec<Process> {
@@ -107,6 +112,8 @@ pub(crate) fn started_by(leader: Pid) -> Vec<Process> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
@@ -120,5 +127,19 @@ mod tests {
         assert_eq!(descended(&all, [2]), [2, 3, 4]);
         assert_eq!(descended(&all, [6]), [6]);
         assert_eq!(Process::parse("7 (x"), None);
+    }
+
+    /// Nor does a name that is no text hide a program.
+    #[test]
+    fn a_name_of_any_bytes_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join(std::ffi::OsStr::from_bytes(b"a\xff) R 1"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(program).arg("60").spawn().unwrap();
+        let found = Process::of(child.id().cast_signed());
+        let name = found.map(|process| process.name());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(name.as_deref(), Some("a\u{fffd}) R 1"));
     }
 }

@@ -57,6 +57,8 @@ async fn everything_needs_somebody_but_the_few_that_do_not() {
             "GET /healthz",
             "GET /metrics",
             "GET /readyz",
+            "POST /api/v1/auth/device",
+            "POST /api/v1/auth/device/token",
             "POST /api/v1/auth/login",
             "POST /api/v1/auth/logout",
             "POST /api/v1/setup",

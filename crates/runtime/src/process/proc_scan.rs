@@ -58,10 +58,15 @@ pub(super) struct Stat {
 /// The kernel's `PF_KTHREAD`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
+/// What the kernel says of a process. Its name is whatever bytes it gave itself.
+fn read(path: &str) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 impl Stat {
     /// `None`: there is no such process.
     pub(super) fn of(pid: i32) -> io::Result<Option<Self>> {
-        match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        match read(&format!("/proc/{pid}/stat")) {
             Ok(line) => Self::parse(&line)
                 .map(Some)
                 .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood: {line:?}"))),
@@ -109,7 +114,7 @@ impl Identity {
 
     /// In how many process namespaces it has a number, from ours on inwards; 0 where that cannot be told.
     pub(super) fn depth(&self) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let status = read(&format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         numbers.map_or(0, |numbers| numbers.split_ascii_whitespace().count())
     }
@@ -281,6 +286,8 @@ fn is_gone(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -295,6 +302,22 @@ mod tests {
 
     fn marked(leader: &str) -> String {
         format!("{INSTANCE}=dep {WORKSPACE}={ID} {GENERATION}=2 {PORT}=4000 {leader}")
+    }
+
+    /// One program anywhere on the machine must not keep everybody's workspaces from being found.
+    #[test]
+    fn a_name_that_is_no_text_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join(std::ffi::OsStr::from_bytes(b"a\xff) R 1"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(program).arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let (found, depth) = (Stat::of(pid), Identity { pid, start_time: 0, boot: String::new() }.depth());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(found.unwrap().map(|stat| (stat.pid, stat.parent)), Some((pid, own)));
+        assert_ne!(depth, 0);
     }
 
     #[test]
