@@ -194,6 +194,12 @@ async fn somebody_signs_in_by_a_code_and_out_again() {
         "{text}"
     );
     assert_eq!(page(&server, &cookie, "BCDF-GHJK").await.0, StatusCode::BAD_REQUEST);
+    // Whoever is led here by another site has to say themselves that they want it looked for.
+    let led = server.client.get(server.url("/device?code=BCDF-GHJK")).header("cookie", &cookie);
+    let led = led.header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate");
+    let led = led.header("sec-fetch-dest", "document").send().await.unwrap();
+    assert_eq!(led.status(), StatusCode::OK);
+    assert!(led.text().await.unwrap().contains("device-continue"));
     let unsigned = page(&server, "", &code).await.1;
     assert!(!unsigned.contains("device-allow"), "only who is signed in decides: {unsigned}");
     assert_eq!(decide(&server, &cookie, &code, "allow").await.0, StatusCode::OK);
@@ -283,7 +289,11 @@ async fn a_workspace_lives_by_the_command_line() {
     machine.fails(&["restore", "my-web", "--archive", key], 5, "--from-archive");
     assert_eq!(machine.json(&["restore", "my-web", "--wait", "--json"])["phase"], "STANDBY");
     assert_eq!(machine.json(&["start", "my-web", "--wait", "--json"])["phase"], "RUNNING");
-    machine.ok(&["rm", "my-web", "copy", "--wait"]);
+    machine.fails(&["restore", "my-web"], 5, "is not archived");
+    assert_eq!(machine.json(&["show", "my-web", "--json"])["desired_state"], "RUNNING", "and it goes on");
+    // Nobody can be asked here.
+    machine.fails(&["rm", "my-web", "copy"], 2, "--yes");
+    machine.ok(&["rm", "my-web", "copy", "--yes", "--wait"]);
     assert_eq!(machine.json(&["ls", "--json"])["items"], json!([]));
 
     let mut stranger = Machine::of(&server);

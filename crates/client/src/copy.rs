@@ -3,7 +3,10 @@
 use std::{
     fs,
     io::{self, Read, Write as _},
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
     pin::Pin,
     task::{Context, Poll},
@@ -212,6 +215,8 @@ async fn unpack(pieces: &mut Pieces<'_>, target: PathBuf) -> Result<()> {
     let unpacking = tokio::task::spawn_blocking(move || {
         fs::create_dir_all(&target)?;
         let mut archive = tar::Archive::new(FromChannel { receiver, rest: Bytes::new() });
+        archive.set_mask(own_mask());
+        let mut left_out = false;
         for entry in archive.entries()? {
             let mut entry = entry?;
             // The directory's own name comes first: it is called something else here.
@@ -221,9 +226,10 @@ async fn unpack(pieces: &mut Pieces<'_>, target: PathBuf) -> Result<()> {
                 true if entry.header().entry_type().is_dir() => continue,
                 // Beside it stands the list of what could not be packed.
                 true => {
+                    left_out = true;
                     output::note(format_args!(
                         "some of it could not be read: see {}",
-                        target.join(&path).display()
+                        output::clean(&target.join(&path).display().to_string())
                     ));
                     path.clone()
                 }
@@ -232,9 +238,9 @@ async fn unpack(pieces: &mut Pieces<'_>, target: PathBuf) -> Result<()> {
             if !matches!(below.components().next(), Some(std::path::Component::Normal(_))) {
                 return Err(io::Error::other(format!("{} is not below it", path.display())));
             }
-            unpack_entry(&mut entry, &target, &below)?;
+            left_out |= !unpack_entry(&mut entry, &target, &below)?;
         }
-        Ok::<_, io::Error>(())
+        Ok::<_, io::Error>(left_out)
     });
     let mut broke = None;
     loop {
@@ -256,13 +262,15 @@ async fn unpack(pieces: &mut Pieces<'_>, target: PathBuf) -> Result<()> {
     let unpacked = unpacking.await.unwrap_or_else(|error| Err(io::Error::other(error)));
     match (broke, unpacked) {
         (Some(failure), _) => Err(failure),
-        (None, unpacked) => unpacked.map_err(|error| Failure::local(shown, error)),
+        (None, Ok(false)) => Ok(()),
+        (None, Ok(true)) => Err(Failure::new(Kind::Failed, format!("{shown}: not all of it was copied"))),
+        (None, Err(error)) => Err(Failure::local(shown, error)),
     }
 }
 
-/// One entry, at another path than it says. No part of that path may be a link: one that was unpacked before it might
-/// lead anywhere.
-fn unpack_entry<R: Read>(entry: &mut tar::Entry<'_, R>, target: &Path, below: &Path) -> io::Result<()> {
+/// One entry, at another path than it says; whole, or not at all. `false`: it is something that is left out. No part of that
+/// path may be a link: one that was unpacked before it might lead anywhere.
+fn unpack_entry<R: Read>(entry: &mut tar::Entry<'_, R>, target: &Path, below: &Path) -> io::Result<bool> {
     let mut at = target.to_owned();
     let parts: Vec<_> = below.components().collect();
     for part in &parts[..parts.len() - 1] {
@@ -284,17 +292,18 @@ fn unpack_entry<R: Read>(entry: &mut tar::Entry<'_, R>, target: &Path, below: &P
     let there = fs::symlink_metadata(&at);
     if kind.is_dir() {
         return match there {
-            Ok(there) if there.is_dir() => Ok(()),
+            Ok(there) if there.is_dir() => Ok(true),
             Ok(_) => Err(io::Error::other(format!("{} is not a directory", at.display()))),
-            Err(_) => fs::create_dir(&at),
+            Err(_) => {
+                let mode = entry.header().mode()? & 0o777 | 0o700;
+                fs::DirBuilder::new().mode(mode).create(&at).map(|()| true)
+            }
         };
-    }
-    if there.is_ok_and(|there| !there.is_dir()) {
-        fs::remove_file(&at)?;
     }
     if kind.is_symlink() {
         let to = entry.link_name()?.ok_or_else(|| io::Error::other("a link without a target"))?;
-        return std::os::unix::fs::symlink(to, &at);
+        remove(&at)?;
+        return std::os::unix::fs::symlink(to, &at).map(|()| true);
     }
     if kind.is_hard_link() {
         let to = entry.link_name()?.ok_or_else(|| io::Error::other("a link without a target"))?;
@@ -302,14 +311,34 @@ fn unpack_entry<R: Read>(entry: &mut tar::Entry<'_, R>, target: &Path, below: &P
         if !to.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
             return Err(io::Error::other(format!("{} is not below it", to.display())));
         }
-        return fs::copy(fs::canonicalize(target.join(&to)).and_then(|found| inside(found, target))?, &at)
-            .map(|_| ());
+        let from = fs::canonicalize(target.join(&to)).and_then(|found| inside(found, target))?;
+        remove(&at)?;
+        return fs::copy(from, &at).map(|_| true);
     }
     if !kind.is_file() && !kind.is_contiguous() && !kind.is_gnu_sparse() {
-        output::note(format_args!("left out {}: neither a file nor a directory", below.display()));
-        return Ok(());
+        let name = output::clean(&below.display().to_string());
+        output::note(format_args!("left out {name}: neither a file nor a directory"));
+        return Ok(false);
     }
-    entry.unpack(&at).map(|_| ())
+    // A name that no entry has: what is there stays until this is whole.
+    let part = tempfile::Builder::new().prefix(".codehub-").tempdir_in(at.parent().unwrap_or(target))?;
+    let whole = part.path().join("part");
+    entry.unpack(&whole)?;
+    fs::rename(whole, &at).map(|()| true)
+}
+
+/// What of a file's mode this person gives to nobody.
+fn own_mask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
+fn remove(at: &Path) -> io::Result<()> {
+    match fs::remove_file(at) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn inside(found: PathBuf, target: &Path) -> io::Result<PathBuf> {
@@ -542,13 +571,15 @@ mod tests {
             for entry in archive.entries().unwrap() {
                 let mut entry = entry.unwrap();
                 let below: PathBuf = entry.path().unwrap().components().skip(1).collect();
-                if let Err(error) = unpack_entry(&mut entry, &target, &below) {
-                    return Err(error.to_string());
+                match unpack_entry(&mut entry, &target, &below) {
+                    Ok(true) => {}
+                    Ok(false) => return Err("left out".to_owned()),
+                    Err(error) => return Err(error.to_string()),
                 }
             }
             Ok(())
         };
-        use tar::EntryType::{Link, Regular, Symlink};
+        use tar::EntryType::{Fifo, Link, Regular, Symlink};
         let out = outside.to_str().unwrap();
         assert!(unpack(&[(Regular, "d/../../outside/x", "")]).is_err());
         assert!(unpack(&[(Symlink, "d/s", out), (Regular, "d/s/x", "")]).is_err());
@@ -558,6 +589,7 @@ mod tests {
         );
         assert!(unpack(&[(Link, "d/h", "d/../../outside/secret")]).is_err());
         assert!(unpack(&[(Symlink, "d/l", &format!("{out}/secret")), (Link, "d/h", "d/l")]).is_err());
+        assert_eq!(unpack(&[(Fifo, "d/pipe", "")]), Err("left out".to_owned()));
         let left: Vec<_> = fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["secret"]);
         assert_eq!(fs::read_to_string(target.join("f")).unwrap(), "evil");

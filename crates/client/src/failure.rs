@@ -5,6 +5,8 @@ use std::{fmt, process::ExitCode};
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::text::clean;
+
 /// What a script may branch on. The numbers are the exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -108,9 +110,9 @@ fn kind_of(status: StatusCode, code: Option<&str>) -> Kind {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        f.write_str(&clean(&self.message))?;
         match &self.next {
-            Some(next) => write!(f, "\n         {next}"),
+            Some(next) => write!(f, "\n         {}", clean(next)),
             None => Ok(()),
         }
     }

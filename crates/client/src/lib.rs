@@ -19,6 +19,7 @@ mod hold;
 mod life;
 mod output;
 mod session;
+mod text;
 mod wait;
 mod watch;
 pub mod workspace;

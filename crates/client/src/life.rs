@@ -272,7 +272,7 @@ pub struct Ask {
 /// `codehub rm`.
 #[derive(Debug, clap::Args)]
 pub struct Remove {
-    /// Do not ask
+    /// Do not ask; needed where nobody can be asked
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -280,7 +280,11 @@ pub struct Remove {
 }
 
 pub(crate) async fn remove(api: &Api, options: Remove, json: bool) -> Result<()> {
-    if !options.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+    if !options.yes {
+        if !std::io::stdin().is_terminal() {
+            return Err(Failure::new(Kind::Usage, "nobody is there to be asked whether to delete it")
+                .or_next("say so with --yes"));
+        }
         let names = options.ask.workspaces.join(", ");
         eprint!("Delete {names} and the home directory in it? This cannot be undone. [y/N] ");
         let mut answer = String::new();
@@ -370,6 +374,12 @@ pub struct Restore {
 pub(crate) async fn restore(api: &Api, options: Restore, json: bool) -> Result<()> {
     let Restore { workspace: name, archive, discard_newer, start, wait } = options;
     let Some(key) = archive else {
+        let found = workspace::find(api, &name).await?;
+        if !matches!(found.phase(), "ARCHIVED" | "PENDING") {
+            let message = format!("{} is not archived: it is {}", found.slug(), found.phase());
+            return Err(Failure::new(Kind::State, message)
+                .or_next(format!("start it with `codehub start {}`", found.slug())));
+        }
         let ask = Ask { workspaces: vec![name], wait };
         return self::ask(api, if start { Verb::Start } else { Verb::Stop }, ask, json).await;
     };

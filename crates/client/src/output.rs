@@ -5,12 +5,16 @@ use std::io::{self, IsTerminal as _, Write as _};
 use jiff::{SpanRound, Timestamp, Unit};
 use serde_json::Value;
 
-use crate::failure::{Failure, Result};
+pub(crate) use crate::text::clean;
+use crate::{
+    failure::{Failure, Result},
+    text::shown,
+};
 
 /// A line on standard output. Whoever reads it may have gone: then there is nobody to tell.
 pub(crate) fn line(text: impl std::fmt::Display) {
     let mut out = io::stdout().lock();
-    if let Err(error) = writeln!(out, "{text}") {
+    if let Err(error) = writeln!(out, "{}", shown(&text.to_string())) {
         gone(&error);
     }
 }
@@ -40,7 +44,7 @@ pub(crate) fn json(value: &Value) {
 
 /// What happens, for people: on standard error.
 pub(crate) fn note(text: impl std::fmt::Display) {
-    eprintln!("codehub: {text}");
+    eprintln!("codehub: {}", shown(&text.to_string()));
 }
 
 /// Whether standard output shows colours.
@@ -60,11 +64,6 @@ pub(crate) fn phase(word: &str) -> String {
         _ => 2,
     };
     format!("\x1b[{colour}m{word}\x1b[0m")
-}
-
-/// What others wrote, without what a terminal would obey.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Columns, as wide as they have to be. Cells may have colours.
@@ -147,10 +146,5 @@ mod tests {
         for wrong in ["", "soon", "-5m", "1x"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn nothing_that_a_terminal_obeys_is_printed() {
-        assert_eq!(clean("a\x1b[31mb\nc\u{9b}d가"), "a [31mb c d가");
     }
 }

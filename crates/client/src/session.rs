@@ -117,12 +117,16 @@ async fn by_code(api: &Api, no_browser: bool) -> Result<SignedIn> {
         _ => failure,
     })?;
     let text = |key: &str| asked.1[key].as_str().unwrap_or_default().to_owned();
-    let page = |key: &str| format!("{}{}", api.url, text(key));
-    let code = text("user_code");
+    // An address of this server's, whatever it answers.
+    let page = match text("verification_path_complete") {
+        path if path.starts_with('/') => format!("{}{}", api.url, output::clean(&path)),
+        _ => format!("{}/device", api.url),
+    };
+    let code = output::clean(&text("user_code"));
     eprintln!("Open this page in a browser, and check that it shows the same code:\n");
-    eprintln!("    {}\n\n    {code}\n", page("verification_path_complete"));
+    eprintln!("    {page}\n\n    {code}\n");
     if !no_browser && std::io::stderr().is_terminal() {
-        browser::open(&page("verification_path_complete"));
+        browser::open(&page);
     }
     let seconds = |key: &str, otherwise| Duration::from_secs(asked.1[key].as_u64().unwrap_or(otherwise));
     let deadline = Instant::now() + seconds("expires_in_seconds", 600);
@@ -140,7 +144,11 @@ async fn by_code(api: &Api, no_browser: bool) -> Result<SignedIn> {
                     user: text("/user/username").unwrap_or_default(),
                 });
             }
-            Ok(_) => {}
+            Ok(_) if Instant::now() < deadline => {}
+            Ok(_) => {
+                return Err(Failure::new(Kind::TooLong, "nobody confirmed the code in time")
+                    .or_next("run `codehub login` again for a new one"));
+            }
             Err(failure) if failure.kind == Kind::NotFound => {
                 return Err(Failure::new(Kind::TooLong, "nobody confirmed the code in time")
                     .or_next("run `codehub login` again for a new one"));

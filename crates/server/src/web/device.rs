@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use codehub_store::DeviceLogin;
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode, header::RETRY_AFTER};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -36,10 +36,17 @@ struct Asked {
     decision: String,
 }
 
-async fn show(State(app): State<Arc<App>>, me: Me, Query(asked): Query<Asked>) -> Result<Response> {
+async fn show(
+    State(app): State<Arc<App>>,
+    me: Me,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Result<Response> {
     let view = &me.view;
-    if asked.code.is_empty() {
-        return Ok(page(view, &typing(view, "", None)).respond(view));
+    // A page elsewhere must not use up the tries of whoever is led here by it.
+    let led_here = headers.get("sec-fetch-site").is_some_and(|site| site != "none" && site != "same-origin");
+    if asked.code.is_empty() || led_here {
+        return Ok(page(view, &typing(view, &asked.code, None)).respond(view));
     }
     match device::find(&app, me.user().id, &asked.code).await {
         Ok(Some(login)) => Ok(page(view, &comparing(view, &asked.code, &login)).respond(view)),

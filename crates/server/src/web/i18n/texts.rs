@@ -275,11 +275,11 @@ texts! {
     device_code_hint: "8 letters, valid for 10 minutes.", "영문자 8자이며 10분 동안 유효합니다.";
     device_continue: "Continue", "계속";
     device_unknown: "This code is unknown, expired or already used. Run codehub login again to get a new one.", "알 수 없거나 만료되었거나 이미 사용된 코드입니다. codehub login을 다시 실행하여 새 코드를 받으세요.";
-    device_wait: "Too many wrong codes. Wait a few minutes, then try again.", "잘못된 코드를 너무 많이 입력했습니다. 몇 분 뒤에 다시 시도하세요.";
+    device_wait: "Too many wrong codes. Wait a minute, then try again.", "잘못된 코드를 너무 많이 입력했습니다. 1분 뒤에 다시 시도하세요.";
     device_compare: "Does your terminal show exactly this code?", "터미널에 표시된 코드가 아래와 똑같나요?";
     device_machine: "Computer", "컴퓨터";
     device_address: "Address", "주소";
-    device_warning: "Allow this only if you have just run codehub login yourself. Whoever ran it can then use your workspaces and their files for 30 days. You can end that on the Tokens page.", "방금 직접 codehub login을 실행한 경우에만 허용하세요. 허용하면 그 명령을 실행한 사람이 30일 동안 내 워크스페이스와 파일을 사용할 수 있습니다. 토큰 페이지에서 언제든지 끝낼 수 있습니다.";
+    device_warning: "Allow this only if you have just run codehub login yourself. Whoever ran it can then do everything you can do here for 30 days. You can end that on the Tokens page.", "방금 직접 codehub login을 실행한 경우에만 허용하세요. 허용하면 그 명령을 실행한 사람이 30일 동안 여기에서 내가 할 수 있는 모든 일을 할 수 있습니다. 토큰 페이지에서 언제든지 끝낼 수 있습니다.";
     device_allow: "Allow", "허용";
     device_deny: "Deny", "거부";
     device_allowed: "Signed in", "로그인되었습니다";
