@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait, waitpid,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -96,7 +98,7 @@ impl Children {
             }
         }
         while self.reaps == Reaps::Everybody
-            && let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG)
+            && let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG)
         {
             tell(&mut living, pid, status);
         }

@@ -169,6 +169,16 @@ async fn a_thousand_programs_leave_nothing_behind() {
     eventually("here, too", async || descriptors(pid) <= open + 12).await;
 }
 
+/// Orphans become children of the first process, whatever group they are in.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_nobody_waits_for_do_not_stay_as_dead_ones() {
+    let server = sandboxed().start().await;
+    let id = server.create(json!({ "name": "orphans" })).await;
+    sh(&server, &id, "for i in 1 2 3; do sh -c '(sleep 0.1 &)'; setsid sh -c '(sleep 0.1 &)'; done").await;
+    let names = "cat /proc/[0-9]*/stat 2>/dev/null | grep -c '(sleep)'";
+    eventually("nothing is left of them", async || sh(&server, &id, names).await == "0\n").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn much_goes_through_and_memory_stays() {
     const SIZE: usize = 256 << 20;

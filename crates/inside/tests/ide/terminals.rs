@@ -5,7 +5,7 @@ use std::time::Duration;
 use codehub_testing::{eventually, let_time_pass, poll_every};
 use serde_json::json;
 
-use crate::harness::{Ide, SOON, row_text};
+use crate::harness::{Ide, SOON, Screen, row_text};
 
 const ALT_SCREEN: u64 = 8;
 
@@ -65,13 +65,15 @@ async fn vim_edits_saves_and_quits() {
     let mut page = ide.socket().await;
     let id = page.open().await;
     page.type_text(id, "vi -u NONE note.txt\r").await;
-    page.until_text(id, "note.txt").await;
+    // Its name is in the command as well, and what is typed too early is shown by the shell.
+    let is_full = |s: &Screen| s.last["modes"].as_u64().unwrap() & ALT_SCREEN != 0;
+    page.until(id, |s| is_full(s) && s.text().contains("note.txt")).await;
     page.type_text(id, "ihello 한글\u{1b}").await;
     page.until_text(id, "hello 한글").await;
     page.send(json!({ "t": "size", "id": id, "rows": 40, "cols": 100 })).await;
     page.until(id, |s| s.last["rows"] == 40 && s.text().contains("hello 한글")).await;
     page.type_text(id, ":wq\r").await;
-    page.until(id, |s| s.last["modes"].as_u64().unwrap() & ALT_SCREEN == 0).await;
+    page.until(id, |s| !is_full(s)).await;
     assert_eq!(ide.read("note.txt"), "hello 한글\n");
 }
 
