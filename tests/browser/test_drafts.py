@@ -519,7 +519,7 @@ def test_a_workspace_that_is_deleted_under_the_page(server, tab):
     workspace = server.api.create("short-lived")
     page = tab(server, strict=False)
     # It has been told of the workspace: one that never was there is not gone.
-    with page.expect_response("**/.codehub/events"):
+    with page.expect_response("**/.codehub/events*"):
         Ide(page).open(workspace)
     server.api.delete(workspace)
     banner = page.get_by_test_id("connection-banner")
