@@ -113,8 +113,8 @@ async fn the_environment_is_clean_and_the_home_its_own() {
     names.sort();
     assert_eq!(
         names.join(" "),
-        "CODEHUB_API_URL CODEHUB_GENERATION CODEHUB_INSTANCE CODEHUB_LEADER CODEHUB_URL CODEHUB_WORKSPACE_ID \
-         CODEHUB_WORKSPACE_NAME HOME HTTPS_PROXY LANG LOGNAME PATH PORT SHELL USER",
+        "CODEHUB_API_URL CODEHUB_GENERATION CODEHUB_INSTANCE CODEHUB_LEADER CODEHUB_PORT_URL CODEHUB_URL \
+         CODEHUB_WORKSPACE_ID CODEHUB_WORKSPACE_NAME HOME HTTPS_PROXY LANG LOGNAME PATH PORT SHELL USER",
         "and nothing of what CodeHub was started with (a test runner's, here: {})",
         std::env::vars().count()
     );
