@@ -209,8 +209,8 @@ pub trait Gate: Send + Sync + 'static {
     async fn deployment(&self) -> Result<String, GateError>;
     /// Something is not as the database says: the controller should look.
     async fn look(&self, id: WorkspaceId);
-    /// Somebody who may has opened the workspace, or a port of somebody else's, with this credential and these headers, from this address. Returns at
-    /// once.
+    /// Somebody who may has opened the workspace, or a port of somebody else's, with this credential and these headers, from
+    /// this address. Returns at once.
     fn opened(
         &self,
         _at: WorkspaceOrigin,

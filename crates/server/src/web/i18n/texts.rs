@@ -275,7 +275,7 @@ texts! {
     device_code_hint: "8 letters, valid for 10 minutes.", "영문자 8자이며 10분 동안 유효합니다.";
     device_continue: "Continue", "계속";
     device_unknown: "This code is unknown, expired or already used. Run codehub login again to get a new one.", "알 수 없거나 만료되었거나 이미 사용된 코드입니다. codehub login을 다시 실행하여 새 코드를 받으세요.";
-    device_wait: "Too many wrong codes. Wait a minute, then try again.", "잘못된 코드를 너무 많이 입력했습니다. 1분 뒤에 다시 시도하세요.";
+    device_wait: "Too many wrong codes. Wait up to 5 minutes, then try again.", "잘못된 코드를 너무 많이 입력했습니다. 최대 5분 뒤에 다시 시도하세요.";
     device_compare: "Does your terminal show exactly this code?", "터미널에 표시된 코드가 아래와 똑같나요?";
     device_machine: "Computer", "컴퓨터";
     device_address: "Address", "주소";
